@@ -1,1 +1,5 @@
-//! Placeholder.
+//! Fresh region routing for TiKV: a replica of PD's region map that refuses to be stale, and an embedded PD leader.
+
+#![forbid(unsafe_code)]
+
+pub mod proto;
