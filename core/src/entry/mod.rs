@@ -1,0 +1,115 @@
+//! A cached entry: an immutable descriptor, where it came from, and one atomic
+//! word of state.
+//!
+//! Everything about a region that can change without a new description lives in
+//! the [`StateWord`]; everything else never changes, so that an entry can be
+//! read without a lock for as long as it is reachable. A new description is a
+//! new entry.
+
+mod word;
+
+use std::fmt;
+
+use crate::clock::Moment;
+use crate::epoch::RegionEpoch;
+use crate::key::Key;
+use crate::provenance::Provenance;
+use crate::region::{Peer, Region};
+
+pub use word::{Confirmed, InvalidReason, Invalidated, Pinned, State, StateWord};
+
+/// A region as the map holds it.
+// Layout: what a lookup reads (the id, and the end that decides whether a key
+// is inside) follows the word at once. Behind the two counts of an `Arc` that
+// makes the first 64 bytes: counts, word, id, end.
+#[repr(C)]
+pub struct Entry {
+    word: StateWord,
+    region: Region,
+    provenance: Provenance,
+}
+
+impl Entry {
+    /// An entry that is valid and unpinned; confirmed if the PD leader itself
+    /// described it.
+    pub fn new(region: Region, provenance: Provenance) -> Self {
+        Self {
+            word: StateWord::new(provenance.confirmed_at()),
+            region,
+            provenance,
+        }
+    }
+
+    /// The descriptor.
+    #[inline]
+    pub const fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Where the descriptor came from.
+    #[inline]
+    pub const fn provenance(&self) -> Provenance {
+        self.provenance
+    }
+
+    /// What can change.
+    #[inline]
+    pub const fn word(&self) -> &StateWord {
+        &self.word
+    }
+
+    /// When the PD leader last agreed with the descriptor, if it ever was asked.
+    /// In whole milliseconds, rounded down.
+    #[inline]
+    pub fn confirmed_at(&self) -> Option<Moment> {
+        self.word.load().confirmed_at()
+    }
+
+    /// The region's id.
+    #[inline]
+    pub const fn id(&self) -> u64 {
+        self.region.id()
+    }
+
+    /// The first key of the region.
+    #[inline]
+    pub const fn start(&self) -> &Key {
+        self.region.start()
+    }
+
+    /// The first key after the region; empty is plus infinity.
+    #[inline]
+    pub const fn end(&self) -> &Key {
+        self.region.end()
+    }
+
+    /// The region's epoch.
+    #[inline]
+    pub const fn epoch(&self) -> RegionEpoch {
+        self.region.epoch()
+    }
+
+    /// The peer that leads, if it is known.
+    #[inline]
+    pub const fn leader(&self) -> Option<Peer> {
+        self.region.leader()
+    }
+
+    /// Whether a replacement of this entry inherits its leader pin (E3): the
+    /// replacement says the same epoch again and the PD leader did not say it.
+    pub(crate) fn hands_pin_to(&self, replacement: &Self) -> bool {
+        self.id() == replacement.id()
+            && self.epoch() == replacement.epoch()
+            && !replacement.provenance.is_leader()
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("region", &self.region)
+            .field("provenance", &self.provenance)
+            .field("state", &self.word.load())
+            .finish()
+    }
+}

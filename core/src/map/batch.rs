@@ -1,0 +1,81 @@
+//! Changes that become visible together.
+
+use std::sync::Arc;
+
+use crate::entry::Entry;
+use crate::provenance::Provenance;
+use crate::region::Region;
+
+/// Changes that are applied in order and become visible all at once (M2).
+///
+/// Each change sees what the ones before it have done. A refused change changes
+/// nothing and does not stop the others.
+#[derive(Debug, Default)]
+pub struct Batch {
+    changes: Vec<Change>,
+}
+
+/// What a change requires of the map besides the order of epochs.
+#[derive(Clone, Debug)]
+pub enum Expect {
+    /// Nothing.
+    Any,
+    /// That this very entry is still the live one of its region. For an answer:
+    /// the entry that was there when the question was sent, so that the answer
+    /// undoes nothing that was learnt meanwhile. The answer may well be about
+    /// another region (the key has moved).
+    Entry(Arc<Entry>),
+    /// That the changed region has no live entry.
+    Absent,
+}
+
+#[derive(Debug)]
+pub(crate) enum Change {
+    Put { entry: Arc<Entry>, expect: Expect },
+    Remove { id: u64, expect: Expect },
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty batch with room for `changes` changes.
+    pub fn with_capacity(changes: usize) -> Self {
+        Self {
+            changes: Vec::with_capacity(changes),
+        }
+    }
+
+    /// Adds: put `region` in the place of everything that it overlaps, unless
+    /// that is newer (M3).
+    pub fn put(&mut self, region: Region, provenance: Provenance) {
+        self.put_if(region, provenance, Expect::Any);
+    }
+
+    /// Adds: the same, if the map holds what is expected.
+    pub fn put_if(&mut self, region: Region, provenance: Provenance, expect: Expect) {
+        let entry = Arc::new(Entry::new(region, provenance));
+        self.changes.push(Change::Put { entry, expect });
+    }
+
+    /// Adds: take the region `id` out, if the map holds what is expected.
+    pub fn remove(&mut self, id: u64, expect: Expect) {
+        self.changes.push(Change::Remove { id, expect });
+    }
+
+    /// How many changes have been added.
+    pub fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Whether nothing has been added.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    pub(crate) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+}

@@ -1,0 +1,291 @@
+//! What a region is: the immutable descriptor that lookups answer with.
+
+use crate::epoch::RegionEpoch;
+use crate::error::InvalidRegion;
+use crate::key::Key;
+use crate::range::KeyRange;
+
+/// What a peer may do in its Raft group.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum PeerRole {
+    /// Votes and can lead.
+    #[default]
+    Voter,
+    /// Receives the log without a vote.
+    Learner,
+    /// Becomes a voter when the joint change of members ends.
+    IncomingVoter,
+    /// Becomes a learner when the joint change of members ends.
+    DemotingVoter,
+}
+
+/// One replica of a region on one store.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Peer {
+    /// Unique in the cluster, never 0 for a peer that exists.
+    pub id: u64,
+    /// The store that holds the replica.
+    pub store_id: u64,
+    /// Its part in the Raft group.
+    pub role: PeerRole,
+    /// Whether it votes without holding data.
+    pub is_witness: bool,
+}
+
+/// A peer that its leader has not heard of for a while.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct DownPeer {
+    /// The silent peer.
+    pub peer: Peer,
+    /// Seconds since it was last heard of.
+    pub down_seconds: u64,
+}
+
+/// The subdivision of a region into buckets.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Buckets {
+    /// Grows with each new subdivision.
+    pub version: u64,
+    /// The boundaries, both ends of the region included.
+    pub keys: Vec<Key>,
+}
+
+/// A region that is being flashed back.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Flashback {
+    /// The start timestamp of the flashback.
+    pub start_ts: u64,
+}
+
+/// The traffic of a region during its last heartbeat interval.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct RegionStats {
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Keys written.
+    pub keys_written: u64,
+    /// Keys read.
+    pub keys_read: u64,
+}
+
+/// What few lookups ask for; a region without any of it stores none of it.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Details {
+    /// Peers that the region's leader has not heard of.
+    pub down_peers: Vec<DownPeer>,
+    /// Peers that are still catching up with the log.
+    pub pending_peers: Vec<Peer>,
+    /// The region's buckets, if any were reported.
+    pub buckets: Option<Buckets>,
+    /// Set while the region is being flashed back.
+    pub flashback: Option<Flashback>,
+    /// The region's traffic.
+    pub stats: RegionStats,
+}
+
+/// A region: a range of keys, the peers that hold it and the one that leads.
+///
+/// Immutable. A change of any part is a new `Region`, usually with a higher
+/// epoch; a change of leader keeps the epoch.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[repr(C)]
+pub struct Region {
+    // The order matters: a lookup reads the id's line and the range's end.
+    id: u64,
+    range: KeyRange,
+    epoch: RegionEpoch,
+    leader: Option<Peer>,
+    peers: Box<[Peer]>,
+    // Invariant: never a box of the default value.
+    details: Option<Box<Details>>,
+}
+
+/// Collects the parts of a [`Region`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct RegionBuilder {
+    id: u64,
+    range: KeyRange,
+    epoch: RegionEpoch,
+    leader: Option<Peer>,
+    peers: Box<[Peer]>,
+    details: Option<Box<Details>>,
+}
+
+// === impl Region ===
+
+impl Region {
+    /// Starts a description without peers, leader or details.
+    pub fn builder(id: u64, range: KeyRange, epoch: RegionEpoch) -> RegionBuilder {
+        RegionBuilder {
+            id,
+            range,
+            epoch,
+            leader: None,
+            peers: Box::default(),
+            details: None,
+        }
+    }
+
+    /// Starts a description that is equal to this one.
+    pub fn to_builder(&self) -> RegionBuilder {
+        RegionBuilder {
+            id: self.id,
+            range: self.range.clone(),
+            epoch: self.epoch,
+            leader: self.leader,
+            peers: self.peers.clone(),
+            details: self.details.clone(),
+        }
+    }
+
+    /// The region's id, never 0.
+    #[inline]
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The keys that the region holds.
+    #[inline]
+    pub const fn range(&self) -> &KeyRange {
+        &self.range
+    }
+
+    /// The first key of the range.
+    #[inline]
+    pub const fn start(&self) -> &Key {
+        self.range.start()
+    }
+
+    /// The first key after the range; empty is plus infinity.
+    #[inline]
+    pub const fn end(&self) -> &Key {
+        self.range.end()
+    }
+
+    /// The region's epoch.
+    #[inline]
+    pub const fn epoch(&self) -> RegionEpoch {
+        self.epoch
+    }
+
+    /// All peers, in the order in which they were reported.
+    pub const fn peers(&self) -> &[Peer] {
+        &self.peers
+    }
+
+    /// The peer that leads, if it is known.
+    pub const fn leader(&self) -> Option<Peer> {
+        self.leader
+    }
+
+    /// What few lookups ask for; `None` if all of it is empty.
+    pub fn details(&self) -> Option<&Details> {
+        self.details.as_deref()
+    }
+
+    /// Whether PD's exception for recreated regions applies: an epoch made from
+    /// nothing, on less than the whole key space.
+    pub fn is_recreated(&self) -> bool {
+        self.epoch.is_recreated() && !self.range.is_all()
+    }
+}
+
+// === impl RegionBuilder ===
+
+impl RegionBuilder {
+    /// Sets the range.
+    pub fn range(mut self, range: KeyRange) -> Self {
+        self.range = range;
+        self
+    }
+
+    /// Sets the epoch.
+    pub const fn epoch(mut self, epoch: RegionEpoch) -> Self {
+        self.epoch = epoch;
+        self
+    }
+
+    /// Sets the peers.
+    pub fn peers(mut self, peers: impl Into<Box<[Peer]>>) -> Self {
+        self.peers = peers.into();
+        self
+    }
+
+    /// Sets the leader; `None` if it is not known.
+    pub const fn leader(mut self, leader: Option<Peer>) -> Self {
+        self.leader = leader;
+        self
+    }
+
+    /// Sets the details; the default value stores nothing.
+    pub fn details(mut self, details: Details) -> Self {
+        self.details = (details != Details::default()).then(|| Box::new(details));
+        self
+    }
+
+    /// The finished region.
+    ///
+    /// # Errors
+    ///
+    /// The id is 0.
+    pub fn build(self) -> Result<Region, InvalidRegion> {
+        if self.id == 0 {
+            return Err(InvalidRegion::ZeroId);
+        }
+        Ok(Region {
+            id: self.id,
+            range: self.range,
+            epoch: self.epoch,
+            leader: self.leader,
+            peers: self.peers,
+            details: self.details,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_details_are_not_stored() {
+        let region = Region::builder(1, KeyRange::all(), RegionEpoch::new(1, 1))
+            .details(Details::default())
+            .build()
+            .expect("a valid region");
+        assert!(region.details().is_none());
+        assert!(
+            !region.is_recreated(),
+            "the whole key space is a first region"
+        );
+    }
+
+    #[test]
+    fn a_builder_from_a_region_keeps_every_part() {
+        let peer = Peer {
+            id: 3,
+            store_id: 4,
+            role: PeerRole::Learner,
+            is_witness: true,
+        };
+        let region = Region::builder(9, KeyRange::all(), RegionEpoch::new(2, 3))
+            .peers([peer])
+            .leader(Some(peer))
+            .details(Details {
+                pending_peers: vec![peer],
+                ..Details::default()
+            })
+            .build()
+            .expect("a valid region");
+        assert_eq!(region.to_builder().build(), Ok(region));
+    }
+
+    #[test]
+    fn id_0_is_rejected() {
+        let built = Region::builder(0, KeyRange::all(), RegionEpoch::default()).build();
+        assert_eq!(built, Err(InvalidRegion::ZeroId));
+    }
+}
