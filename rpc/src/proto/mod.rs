@@ -5,8 +5,9 @@
 //! message that is only passed on must not be decoded.
 //!
 //! `bytes` fields are [`bytes::Bytes`]: decoding slices them out of the received frame instead of copying each, and
-//! any of them keeps the whole frame alive. `convert` copies what goes into a map.
+//! any of them keeps the whole frame alive. [`convert`] copies what goes into a map.
 
+pub mod convert;
 pub mod header;
 
 macro_rules! generated {
