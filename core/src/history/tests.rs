@@ -1,0 +1,1 @@
+//! Promise tests of the history.
