@@ -2,5 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod playground;
+pub mod config;
+pub mod lookup;
 pub mod proto;
