@@ -4,4 +4,5 @@
 
 pub mod config;
 pub mod lookup;
+pub mod playground;
 pub mod proto;
