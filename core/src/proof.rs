@@ -26,7 +26,6 @@
 
 use crate::clock::Moment;
 use crate::lag::{Index, Stamp};
-use crate::sync::Canary;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Probes that can wait for the apply at once. Tiny in a model, so that it wraps.
@@ -48,7 +47,6 @@ pub(crate) struct Proofs {
 struct Pending {
     head: AtomicU64,
     sent_at: AtomicU64,
-    canary: Canary,
 }
 
 impl Proofs {
@@ -60,7 +58,6 @@ impl Proofs {
             pending: std::array::from_fn(|_| Pending {
                 head: AtomicU64::new(0),
                 sent_at: AtomicU64::new(0),
-                canary: Canary::new(),
             }),
         }
     }
@@ -117,7 +114,6 @@ impl Proofs {
             return false;
         }
         let place = self.place(tail);
-        place.canary.refill();
         // Relaxed: published by the tail.
         place.head.store(head, Ordering::Relaxed);
         place.sent_at.store(sent_at.as_nanos(), Ordering::Relaxed);
@@ -135,7 +131,6 @@ impl Proofs {
         let before = front;
         while front != tail {
             let place = self.place(front);
-            place.canary.check();
             // Relaxed: published by the tail.
             if place.head.load(Ordering::Relaxed) > next_index {
                 break;

@@ -2,10 +2,4 @@
 
 #![forbid(unsafe_code)]
 
-pub mod clock;
-pub mod config;
-pub mod lookup;
-pub mod pd;
-pub mod playground;
 pub mod proto;
-pub mod replica;

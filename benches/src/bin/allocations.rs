@@ -1,0 +1,76 @@
+//! Counts what the operations that must not allocate do allocate.
+
+use std::hint::black_box;
+use std::process::ExitCode;
+
+use allocation_counter::measure;
+use tidegate_benches::contender::{Contender, Ours, digest};
+use tidegate_benches::fixture::Fixture;
+use tidegate_benches::op::decision::{decide, open_gate};
+use tidegate_core::clock::{BootClock, Clock};
+use tidegate_core::gate::Thresholds;
+use tidegate_core::{InvalidReason, Moment};
+
+const REGIONS: usize = 10_000;
+const TIMES: usize = 10_000;
+
+fn main() -> ExitCode {
+    let fixture = Fixture::new(REGIONS);
+    let ours = Ours::load(fixture.shuffled(1));
+    let map = ours.map();
+    let keys = fixture.queries(TIMES, 1);
+    let thresholds = Thresholds::default();
+    let gate = open_gate();
+    // The first guard of a thread registers it with the reclaimer.
+    drop(map.pin());
+
+    let check = |op: &str, run: &dyn Fn()| {
+        let count = measure(run).count_total;
+        println!("{op:<10} {count} allocations in {TIMES} operations");
+        count == 0
+    };
+    let results = [
+        check("get", &|| {
+            keys.iter().for_each(|key| {
+                black_box(ours.get(key));
+            })
+        }),
+        check("prev", &|| {
+            for key in &keys {
+                black_box(map.pin().prev(key).map(|entry| digest(entry.region())));
+            }
+        }),
+        check("by_id", &|| {
+            for index in 0..TIMES {
+                black_box(ours.by_id(fixture.id(index % REGIONS)));
+            }
+        }),
+        check("confirm", &|| {
+            for key in &keys {
+                if let Some(entry) = map.pin().get(key) {
+                    let _ = entry.word().confirm(Moment::from_nanos(1_000_000));
+                }
+            }
+        }),
+        check("mark", &|| {
+            for key in &keys {
+                if let Some(entry) = map.pin().get(key) {
+                    let _ = entry.word().invalidate(InvalidReason::EpochNotMatch);
+                }
+            }
+        }),
+        check("gate", &|| {
+            for _ in 0..TIMES {
+                black_box(BootClock.now());
+                black_box(decide(&gate, &thresholds));
+            }
+        }),
+    ];
+    if results.into_iter().all(|none| none) {
+        println!("holds: nothing is allocated");
+        ExitCode::SUCCESS
+    } else {
+        println!("FAILS: something is allocated");
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,205 @@
+//! Measures every contender in one run and writes the table.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use tidegate_benches::contender::{self, Contender, Ours};
+use tidegate_benches::fixture::Fixture;
+use tidegate_benches::op::{Effort, decision, frames, lookup, marking, ring, update};
+use tidegate_benches::requirement::judge;
+use tidegate_benches::round::Row;
+
+const OPS: [&str; 8] = [
+    "get",
+    "scan64",
+    "update",
+    "by_id",
+    "apply_frames",
+    "gate",
+    "ring_push",
+    "mark",
+];
+
+/// Measure every contender in one run, alternately, and write op, regions, threads, contender and
+/// ns_per_op as tab-separated values.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Numbers of regions
+    #[arg(long, value_delimiter = ',', default_values_t = [10_000, 1_000_000])]
+    regions: Vec<usize>,
+    /// Rounds that count; one more warms up
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: u64,
+    /// Operations of one contender in a round
+    #[arg(long, default_value_t = 200_000)]
+    operations: usize,
+    /// Operations to measure; get brings get_2r, ring_push its row beside a reader, gate the
+    /// clock, mark the confirmation
+    #[arg(long, value_delimiter = ',', value_parser = OPS, default_values_t = OPS.map(String::from))]
+    ops: Vec<String>,
+    /// Where the table goes
+    #[arg(long, default_value = "target/bench/table.tsv")]
+    out: PathBuf,
+    /// Fail unless the requirements hold
+    #[arg(long)]
+    require: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let rows = measure(&options);
+    match report(&options, &rows) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("cannot write {}: {error}", options.out.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(options: &Options) -> Vec<Row> {
+    let wanted = |op: &str| options.ops.iter().any(|wanted| wanted == op);
+    let effort = Effort {
+        rounds: options.rounds,
+        operations: options.operations,
+    };
+    let mut rows = Vec::new();
+    for &regions in &options.regions {
+        let fixture = Fixture::new(regions.max(1));
+        if ["get", "scan64", "update"].iter().any(|op| wanted(op)) {
+            eprintln!("{regions} regions: loading the contenders");
+            let contenders = contender::all(&fixture.shuffled(1));
+            for (op, run) in [
+                ("get", lookup::get as fn(_, &[_], _) -> Vec<Row>),
+                ("scan64", lookup::scan),
+                ("update", update::update),
+            ] {
+                if wanted(op) {
+                    eprintln!("{regions} regions: {op}");
+                    rows.extend(run(&fixture, &contenders, effort));
+                }
+            }
+        }
+        if wanted("by_id") {
+            eprintln!("{regions} regions: by_id");
+            rows.extend(lookup::by_id(&fixture, effort));
+        }
+        if wanted("apply_frames") {
+            eprintln!("{regions} regions: apply_frames");
+            rows.extend(frames::apply_frames(&fixture, options.rounds));
+        }
+    }
+    if wanted("gate") {
+        rows.extend(decision::gate(effort));
+    }
+    if wanted("ring_push") {
+        rows.extend(ring::push(effort));
+    }
+    if wanted("mark") {
+        let fixture = Fixture::new(options.operations.min(10_000));
+        rows.extend(marking::mark(&fixture, effort));
+    }
+    rows
+}
+
+/// Writes and prints the table, and says whether the requirements hold.
+fn report(options: &Options, rows: &[Row]) -> io::Result<bool> {
+    if let Some(directory) = options.out.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let mut table = String::from("op\tregions\tthreads\tcontender\tns_per_op\n");
+    for Row {
+        subject,
+        contender,
+        ns_per_op,
+        ..
+    } in rows
+    {
+        let (op, regions, threads) = (subject.op, subject.regions, subject.threads);
+        table += &format!("{op}\t{regions}\t{threads}\t{contender}\t{ns_per_op:.1}\n");
+    }
+    fs::write(&options.out, table)?;
+
+    let mut out = io::stdout().lock();
+    writeln!(out, "\nmachine: {}", machine())?;
+    writeln!(
+        out,
+        "rounds: {}, the median counts; ratio: rival's time over ours\n",
+        options.rounds
+    )?;
+    let head = [
+        "op",
+        "regions",
+        "threads",
+        "contender",
+        "ns/op",
+        "ratio",
+        "fastest..slowest",
+    ];
+    writeln!(
+        out,
+        "{:<13} {:>8} {:>7}  {:<28} {:>10} {:>7}  {}",
+        head[0], head[1], head[2], head[3], head[4], head[5], head[6]
+    )?;
+    for row in rows {
+        let (op, regions, threads) = (row.subject.op, row.subject.regions, row.subject.threads);
+        let ours = rows.iter().find(|other| {
+            (other.subject.op, other.subject.regions) == (op, regions)
+                && other.contender == Ours::NAME
+        });
+        let ratio = match ours {
+            Some(ours) if row.contender != Ours::NAME => {
+                format!("{:.2}x", row.ns_per_op / ours.ns_per_op)
+            }
+            _ => String::new(),
+        };
+        writeln!(
+            out,
+            "{op:<13} {regions:>8} {threads:>7}  {:<28} {:>10.1} {ratio:>7}  {:.1}..{:.1}",
+            row.contender, row.ns_per_op, row.spread.0, row.spread.1
+        )?;
+    }
+
+    let verdicts = judge(rows);
+    if !verdicts.is_empty() {
+        writeln!(out, "\nrequirements:")?;
+    }
+    for verdict in &verdicts {
+        let word = if verdict.holds() { "holds" } else { "FAILS" };
+        let (subject, ratio, at_least) = (&verdict.subject, verdict.ratio, verdict.at_least);
+        writeln!(
+            out,
+            "  {word}: {subject}: {ratio:.2}x (at least {at_least:.1}x)"
+        )?;
+    }
+    writeln!(out, "\ntable: {}", options.out.display())?;
+    Ok(!options.require || verdicts.iter().all(|verdict| verdict.holds()))
+}
+
+/// Processor, cores and memory, as far as the system tells.
+fn machine() -> String {
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let models: BTreeSet<&str> = cpu
+        .lines()
+        .filter(|line| line.starts_with("model name"))
+        .filter_map(|line| line.split_once(": "))
+        .map(|(_, model)| model)
+        .collect();
+    let model = models.into_iter().collect::<Vec<_>>().join(", ");
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let gib = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+        .map_or(0, |kib| kib >> 20);
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().next().unwrap_or("unknown");
+    let arch = std::env::consts::ARCH;
+    format!("{model} ({arch}), {cores} cores, {gib} GiB, load {load} at the end")
+}

@@ -1,0 +1,156 @@
+//! The contenders: one trait, one file for each shape.
+//!
+//! All of them hold the same [`Region`]s, with the key inline in the structure. The rivals get
+//! the form of index by id that costs each operation least: id to start key where an operation
+//! writes, id to region where it reads by id. What a rival cannot do at all it leaves out:
+//! none of them reads several regions from one snapshot while a writer is at work, except by
+//! keeping the writer out.
+
+mod hash_map;
+mod lock;
+mod ours;
+
+use tidegate_core::{Moment, Peer, Provenance, Region};
+
+pub use hash_map::LockedHashMap;
+pub use lock::{Lock, Locked, ParkingLot, Plain, Std};
+pub use ours::Ours;
+
+use crate::row_key::RowKey;
+
+/// When every region was received.
+pub const RECEIVED: Provenance = Provenance::Stream {
+    received_at: Moment::from_nanos(1),
+};
+
+/// A map from keys to regions.
+pub trait Contender: Send + Sync + Sized {
+    /// Name in the table.
+    const NAME: &'static str;
+
+    /// Loads disjoint regions, in the order they come in.
+    fn load(regions: Vec<Region>) -> Self;
+
+    /// Digest of the region that holds `key`; 0 without one.
+    fn get(&self, key: &RowKey) -> u64;
+
+    /// Digest of up to `limit` regions from the one that holds `key` on.
+    fn scan(&self, key: &RowKey, limit: usize) -> u64;
+
+    /// Puts a region of the same id and range in the place of the one there.
+    fn update(&self, region: Region);
+}
+
+/// A contender, object-safe: whole runs of operations at a time.
+pub trait Runs: Send + Sync {
+    /// Name in the table.
+    fn name(&self) -> &'static str;
+    /// Looks up every key.
+    fn gets(&self, keys: &[RowKey]) -> u64;
+    /// Scans `limit` regions from every key.
+    fn scans(&self, keys: &[RowKey], limit: usize) -> u64;
+    /// Puts every region in the place of its predecessor.
+    fn updates(&self, regions: Vec<Region>);
+}
+
+impl<C: Contender> Runs for C {
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn gets(&self, keys: &[RowKey]) -> u64 {
+        keys.iter()
+            .fold(0, |sum, key| sum.wrapping_add(self.get(key)))
+    }
+
+    fn scans(&self, keys: &[RowKey], limit: usize) -> u64 {
+        keys.iter()
+            .fold(0, |sum, key| sum.wrapping_add(self.scan(key, limit)))
+    }
+
+    fn updates(&self, regions: Vec<Region>) {
+        for region in regions {
+            self.update(region);
+        }
+    }
+}
+
+/// What an answer reads: id, epoch, region leader and end key.
+#[must_use]
+pub fn digest(region: &Region) -> u64 {
+    let epoch = region.epoch();
+    let end = region.end();
+    let tail = end
+        .last_chunk::<8>()
+        .map_or(0, |tail| u64::from_le_bytes(*tail));
+    region
+        .id()
+        .wrapping_add(epoch.version << 20)
+        .wrapping_add(epoch.conf_ver << 32)
+        .wrapping_add(
+            region
+                .leader()
+                .map_or(0, |Peer { id, store_id, .. }| id ^ store_id),
+        )
+        .wrapping_add(tail)
+}
+
+/// Whether `region`, which starts at or before `key`, ends after it.
+fn reaches(region: &Region, key: &[u8]) -> bool {
+    region.end().is_empty() || key < &region.end()[..]
+}
+
+/// Every contender that holds regions by key, each loaded with `regions` in that order.
+#[must_use]
+pub fn all(regions: &[Region]) -> Vec<Box<dyn Runs>> {
+    fn load<C: Contender + 'static>(regions: &[Region]) -> Box<dyn Runs> {
+        Box::new(C::load(regions.to_vec()))
+    }
+    vec![
+        load::<Ours>(regions),
+        load::<Locked<Std>>(regions),
+        load::<Locked<ParkingLot>>(regions),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+
+    /// Contenders that read different things cannot be compared.
+    #[test]
+    fn all_contenders_give_the_same_answers_before_and_after_updates() {
+        let fixture = Fixture::new(300);
+        let contenders = all(&fixture.shuffled(1));
+        let queries = fixture.queries(500, 2);
+        let answers = |contender: &dyn Runs| {
+            (
+                contender.gets(&queries),
+                contender.scans(&queries[..50], 64),
+            )
+        };
+
+        let before = answers(&*contenders[0]);
+        assert!(
+            contenders
+                .iter()
+                .all(|contender| answers(&**contender) == before)
+        );
+        for contender in &contenders {
+            contender.updates(
+                (0..300)
+                    .step_by(2)
+                    .map(|index| fixture.region(index, 1))
+                    .collect(),
+            );
+        }
+        let after = answers(&*contenders[0]);
+        assert_ne!(before, after);
+        assert!(
+            contenders
+                .iter()
+                .all(|contender| answers(&**contender) == after)
+        );
+    }
+}

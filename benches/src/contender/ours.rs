@@ -1,0 +1,90 @@
+//! The region map itself, used as a replica uses it: a guard for every operation.
+
+use tidegate_core::{Batch, Region, RegionMap};
+
+use super::{Contender, RECEIVED, digest};
+use crate::row_key::RowKey;
+
+/// [`RegionMap`].
+#[derive(Debug)]
+pub struct Ours {
+    map: RegionMap,
+}
+
+impl Ours {
+    /// The map.
+    #[must_use]
+    pub const fn map(&self) -> &RegionMap {
+        &self.map
+    }
+
+    /// An empty map.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self {
+            map: RegionMap::new(),
+        }
+    }
+
+    /// Applies one frame as a batch.
+    ///
+    /// # Panics
+    /// If the map refuses a region: the comparison would be with something that does less.
+    pub fn apply(&self, frame: Vec<Region>) {
+        let mut batch = Batch::with_capacity(frame.len());
+        for region in frame {
+            batch.put(region, RECEIVED);
+        }
+        let refused = self
+            .map
+            .apply(batch)
+            .iter()
+            .any(|outcome| outcome.is_refused());
+        assert!(!refused, "a measured change was refused");
+    }
+
+    /// Digest of the region with `id`; 0 without one.
+    #[must_use]
+    pub fn by_id(&self, id: u64) -> u64 {
+        self.map
+            .pin()
+            .by_id(id)
+            .map_or(0, |entry| digest(entry.region()))
+    }
+}
+
+impl Contender for Ours {
+    const NAME: &'static str = "tidegate";
+
+    fn load(regions: Vec<Region>) -> Self {
+        let ours = Self::empty();
+        let mut regions = regions.into_iter();
+        loop {
+            let frame: Vec<Region> = regions.by_ref().take(1_000).collect();
+            if frame.is_empty() {
+                return ours;
+            }
+            ours.apply(frame);
+        }
+    }
+
+    fn get(&self, key: &RowKey) -> u64 {
+        self.map
+            .pin()
+            .get(key)
+            .map_or(0, |entry| digest(entry.region()))
+    }
+
+    fn scan(&self, key: &RowKey, limit: usize) -> u64 {
+        let snapshot = self.map.pin();
+        snapshot
+            .scan(key, &[])
+            .take(limit)
+            .fold(0, |sum, entry| sum.wrapping_add(digest(entry.region())))
+    }
+
+    fn update(&self, region: Region) {
+        let outcome = self.map.put(region, RECEIVED);
+        assert!(!outcome.is_refused(), "a measured update was refused");
+    }
+}

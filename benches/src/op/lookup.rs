@@ -1,0 +1,94 @@
+//! Reading: by key, on one thread and on two, by id, and whole ranges.
+
+use super::Effort;
+use crate::contender::{Contender, LockedHashMap, Ours, Runs};
+use crate::fixture::Fixture;
+use crate::round::{Lane, Row, Subject, alternate, timed, timed_together};
+use crate::row_key::RowKey;
+
+/// Regions of one scan.
+pub const SCAN: usize = 64;
+
+/// `get`, and `get_2r` on two threads: the region that holds a key.
+#[must_use]
+pub fn get(fixture: &Fixture, contenders: &[Box<dyn Runs>], effort: Effort) -> Vec<Row> {
+    let queries =
+        |round: u64, thread: usize| fixture.queries(effort.operations, 2 * round + thread as u64);
+    let sets: Vec<[Vec<RowKey>; 2]> = (0..=effort.rounds)
+        .map(|round| [queries(round, 0), queries(round, 1)])
+        .collect();
+
+    let alone = contenders.iter().map(|contender| {
+        Lane::new(contender.name(), |round| {
+            let keys = &sets[round as usize][0];
+            timed(keys.len(), || contender.gets(keys))
+        })
+    });
+    let mut rows = alternate(subject("get", fixture, 1), effort.rounds, alone.collect());
+
+    let in_twos = contenders.iter().map(|contender| {
+        Lane::new(contender.name(), |round| {
+            let keys = &sets[round as usize];
+            timed_together(2, effort.operations, |thread| contender.gets(&keys[thread]))
+        })
+    });
+    rows.extend(alternate(
+        subject("get_2r", fixture, 2),
+        effort.rounds,
+        in_twos.collect(),
+    ));
+    rows
+}
+
+/// `scan64`: a range of 64 regions, for a whole scan.
+#[must_use]
+pub fn scan(fixture: &Fixture, contenders: &[Box<dyn Runs>], effort: Effort) -> Vec<Row> {
+    let scans = (effort.operations / SCAN).max(1);
+    let lanes = contenders.iter().map(|contender| {
+        Lane::new(contender.name(), move |round| {
+            let keys = fixture.queries(scans, round);
+            timed(scans, || contender.scans(&keys, SCAN))
+        })
+    });
+    alternate(
+        subject("scan64", fixture, 1),
+        effort.rounds,
+        lanes.collect(),
+    )
+}
+
+/// `by_id`: the region with an id.
+#[must_use]
+pub fn by_id(fixture: &Fixture, effort: Effort) -> Vec<Row> {
+    let ours = Ours::load(fixture.shuffled(1));
+    let rival = LockedHashMap::load(fixture.shuffled(1));
+    let ids = |round: u64| -> Vec<u64> {
+        fixture
+            .picks(effort.operations, round)
+            .into_iter()
+            .map(|index| fixture.id(index))
+            .collect()
+    };
+    let sum = |ids: &[u64], read: &dyn Fn(u64) -> u64| {
+        ids.iter().fold(0u64, |sum, &id| sum.wrapping_add(read(id)))
+    };
+    let lanes = vec![
+        Lane::new(Ours::NAME, |round| {
+            let ids = ids(round);
+            timed(ids.len(), || sum(&ids, &|id| ours.by_id(id)))
+        }),
+        Lane::new(LockedHashMap::NAME, |round| {
+            let ids = ids(round);
+            timed(ids.len(), || sum(&ids, &|id| rival.by_id(id)))
+        }),
+    ];
+    alternate(subject("by_id", fixture, 1), effort.rounds, lanes)
+}
+
+fn subject(op: &'static str, fixture: &Fixture, threads: usize) -> Subject {
+    Subject {
+        op,
+        regions: fixture.len(),
+        threads,
+    }
+}

@@ -1,0 +1,17 @@
+//! The operations. Each function sets its lanes beside one another and returns their rows.
+
+pub mod decision;
+pub mod frames;
+pub mod lookup;
+pub mod marking;
+pub mod ring;
+pub mod update;
+
+/// How much to measure.
+#[derive(Copy, Clone, Debug)]
+pub struct Effort {
+    /// Rounds that count.
+    pub rounds: u64,
+    /// Operations of a lane in a round.
+    pub operations: usize,
+}
