@@ -56,6 +56,9 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 
 pub use crate::lag::Lag;
 
+#[cfg(all(test, not(tidegate_loom)))]
+mod tests;
+
 /// The limits of a decision. A value equal to its limit is still good.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct Thresholds {

@@ -24,6 +24,8 @@
 
 use crate::sync::Arc;
 
+#[cfg(any(test, feature = "oracle"))]
+pub mod model;
 mod ring;
 
 #[cfg(all(test, not(tidegate_loom)))]
