@@ -26,6 +26,7 @@
 
 use crate::clock::Moment;
 use crate::lag::{Index, Stamp};
+use crate::sync::Canary;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Probes that can wait for the apply at once. Tiny in a model, so that it wraps.
@@ -47,6 +48,7 @@ pub(crate) struct Proofs {
 struct Pending {
     head: AtomicU64,
     sent_at: AtomicU64,
+    canary: Canary,
 }
 
 impl Proofs {
@@ -58,6 +60,7 @@ impl Proofs {
             pending: std::array::from_fn(|_| Pending {
                 head: AtomicU64::new(0),
                 sent_at: AtomicU64::new(0),
+                canary: Canary::new(),
             }),
         }
     }
@@ -114,6 +117,7 @@ impl Proofs {
             return false;
         }
         let place = self.place(tail);
+        place.canary.refill();
         // Relaxed: published by the tail.
         place.head.store(head, Ordering::Relaxed);
         place.sent_at.store(sent_at.as_nanos(), Ordering::Relaxed);
@@ -131,6 +135,7 @@ impl Proofs {
         let before = front;
         while front != tail {
             let place = self.place(front);
+            place.canary.check();
             // Relaxed: published by the tail.
             if place.head.load(Ordering::Relaxed) > next_index {
                 break;

@@ -2,4 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clock;
+pub mod config;
+pub mod lookup;
+pub mod pd;
+pub mod playground;
 pub mod proto;
+pub mod replica;

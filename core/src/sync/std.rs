@@ -64,4 +64,8 @@ impl Canary {
     /// Called by a reader that has followed the pointer.
     #[inline]
     pub const fn check(&self) {}
+
+    /// Called by a writer who fills the memory in anew, with every earlier reader done.
+    #[inline]
+    pub const fn refill(&self) {}
 }

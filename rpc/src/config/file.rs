@@ -1,0 +1,280 @@
+//! The TOML file: our keys, and those of PD's router.
+//!
+//! The file is walked key by key against two tables, not deserialised into a struct: that is
+//! what lets an unknown key be told from a known and unused one, and named with its table.
+//!
+//! # Our keys
+//! `name`, `backend-endpoints` (text with commas, or a list), `listen-addr`,
+//! `advertise-listen-addr`, `max-age`, `time-threshold`, `index-threshold`, `stall-threshold`,
+//! `probe-interval`, `backend-timeout`, `max-backoff`, `when-stale`, `shutdown-deadline`,
+//! `[log]` `level` and `format`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use toml::Value;
+
+use super::address::{parse_endpoint, parse_endpoints};
+use super::duration::parse_duration;
+use super::log::{LogFormat, LogLevel};
+use super::{ConfigError, Parsed, WhenStale};
+
+/// Keys that are ours, with their tables.
+const OURS: &[&str] = &[
+    "name",
+    "backend-endpoints",
+    "listen-addr",
+    "advertise-listen-addr",
+    "max-age",
+    "time-threshold",
+    "index-threshold",
+    "stall-threshold",
+    "probe-interval",
+    "backend-timeout",
+    "max-backoff",
+    "when-stale",
+    "shutdown-deadline",
+    "log.level",
+    "log.format",
+];
+
+/// Keys that PD's router knows and that have no effect here yet. One that ends in a dot stands
+/// for all below it.
+const PDS: &[&str] = &[
+    "cluster-version",
+    "data-dir",
+    "enable-grpc-gateway",
+    "metrics-addr",
+    "metric.address",
+    "metric.interval",
+    "metric.job",
+    "log.disable-caller",
+    "log.disable-error-verbose",
+    "log.disable-stacktrace",
+    "log.disable-timestamp",
+    "log.development",
+    "log.error-output-path",
+    "log.timeout",
+    "log.sampling.",
+    "log.file.filename",
+    "log.file.max-size",
+    "log.file.max-days",
+    "log.file.max-backups",
+    "log.file.compression",
+    "security.cacert-path",
+    "security.cert-path",
+    "security.key-path",
+    "security.cert-allowed-cn",
+    "security.redact-info-log",
+    "security.encryption.",
+];
+
+/// Reads the file at `path` into `parsed`.
+///
+/// # Errors
+/// [`ConfigError`]: the file cannot be read, is no TOML, has a key that nobody knows or a value
+/// that its key cannot have.
+pub fn apply(path: &Path, parsed: &mut Parsed) -> Result<(), ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    apply_text(path, &text, parsed)
+}
+
+pub(super) fn apply_text(path: &Path, text: &str, parsed: &mut Parsed) -> Result<(), ConfigError> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let at = error.span().map_or(0, |span| span.start.min(text.len()));
+        ConfigError::Syntax {
+            path: path.to_owned(),
+            line: text.as_bytes()[..at]
+                .iter()
+                .filter(|&&b| b == b'\n')
+                .count()
+                + 1,
+            message: one_line(error.message()),
+        }
+    })?;
+    let mut leaves = Vec::new();
+    flatten("", &table, &mut leaves);
+    let mut unused = Vec::new();
+    for (key, value) in leaves {
+        if set(&key, value, parsed)? {
+            continue;
+        }
+        if PDS
+            .iter()
+            .any(|pd| *pd == key || (pd.ends_with('.') && key.starts_with(pd)))
+        {
+            if !is_unset(value) {
+                unused.push(key);
+            }
+            continue;
+        }
+        return Err(ConfigError::UnknownKey {
+            path: path.to_owned(),
+            hint: nearest(&key)
+                .map_or_else(String::new, |near| format!(", did you mean `{near}`?")),
+            key,
+        });
+    }
+    if !unused.is_empty() {
+        let security = unused.iter().any(|key| key.starts_with("security."));
+        parsed.warnings.push(format!(
+            "config file {}: accepted but without effect yet: {}{}",
+            path.display(),
+            unused.join(", "),
+            if security {
+                "; connections are plain text"
+            } else {
+                ""
+            },
+        ));
+    }
+    Ok(())
+}
+
+/// Sets one of our own keys; false if it is none of them.
+fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool, ConfigError> {
+    let serve = &mut parsed.serve;
+    match key {
+        "name" => match text(key, value)? {
+            "" => {}
+            name => name.clone_into(&mut serve.name),
+        },
+        "backend-endpoints" => serve.backend_endpoints = endpoints(key, value)?,
+        "listen-addr" => serve.listen = parse_endpoint(key, text(key, value)?)?,
+        "advertise-listen-addr" => match text(key, value)? {
+            "" => {}
+            url => serve.advertise = Some(parse_endpoint(key, url)?),
+        },
+        "max-age" => serve.max_age = duration(key, value)?,
+        "time-threshold" => serve.time_threshold = duration(key, value)?,
+        "stall-threshold" => serve.stall_threshold = duration(key, value)?,
+        "probe-interval" => serve.probe_interval = duration(key, value)?,
+        "backend-timeout" => serve.backend_timeout = duration(key, value)?,
+        "max-backoff" => serve.max_backoff = duration(key, value)?,
+        "shutdown-deadline" => serve.shutdown_deadline = duration(key, value)?,
+        "index-threshold" => {
+            let expected = "a whole number of changes, 1 or more";
+            serve.index_threshold = match value.as_integer().map(u64::try_from) {
+                Some(Ok(count)) if count > 0 => count,
+                _ => return Err(ConfigError::value(key, shown(value), expected)),
+            };
+        }
+        "when-stale" => match text(key, value)? {
+            "refuse" => serve.when_stale = WhenStale::Refuse,
+            other => {
+                return Err(ConfigError::value(
+                    key,
+                    other,
+                    "refuse, the only one built yet",
+                ));
+            }
+        },
+        "log.level" => parsed.log.level = LogLevel::parse(key, text(key, value)?)?,
+        "log.format" => parsed.log.format = LogFormat::parse(key, text(key, value)?)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn text<'v>(key: &str, value: &'v Value) -> Result<&'v str, ConfigError> {
+    value
+        .as_str()
+        .ok_or_else(|| ConfigError::value(key, shown(value), "text in quotes"))
+}
+
+fn duration(key: &str, value: &Value) -> Result<Duration, ConfigError> {
+    value
+        .as_str()
+        .and_then(|text| parse_duration(text).ok())
+        .ok_or_else(|| {
+            ConfigError::value(
+                key,
+                shown(value),
+                "a duration in quotes, as \"3s\" or \"300ms\"",
+            )
+        })
+}
+
+fn endpoints(key: &str, value: &Value) -> Result<Vec<url::Url>, ConfigError> {
+    match value {
+        Value::Array(list) => {
+            let texts: Result<Vec<&str>, _> = list.iter().map(|item| text(key, item)).collect();
+            parse_endpoints(key, &texts?.join(","))
+        }
+        other => parse_endpoints(key, text(key, other)?),
+    }
+}
+
+/// A file made from a template sets everything to nothing; that asks for nothing.
+fn is_unset(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Boolean(on) => !on,
+        _ => false,
+    }
+}
+
+fn flatten<'t>(prefix: &str, table: &'t toml::Table, leaves: &mut Vec<(String, &'t Value)>) {
+    for (name, value) in table {
+        let key = if prefix.is_empty() {
+            name.clone()
+        } else {
+            format!("{prefix}.{name}")
+        };
+        match value {
+            Value::Table(inner) if !inner.is_empty() => flatten(&key, inner, leaves),
+            // An empty table asks for nothing, but its name has to be known.
+            Value::Table(_) if is_table_of_keys(&key) => {}
+            _ => leaves.push((key, value)),
+        }
+    }
+}
+
+fn is_table_of_keys(name: &str) -> bool {
+    OURS.iter().chain(PDS).any(|key| {
+        key.strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('.'))
+    })
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => one_line(&other.to_string()),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The known key that differs least from `key`, if it differs by a slip of the hand.
+fn nearest(key: &str) -> Option<&'static str> {
+    OURS.iter()
+        .chain(PDS)
+        .filter(|known| !known.ends_with('.'))
+        .map(|&known| (distance(key, known), known))
+        .filter(|&(slips, known)| slips <= 2 && slips < known.len() / 2)
+        .min()
+        .map(|(_, known)| known)
+}
+
+/// Edits (insert, delete, replace) between two keys.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,290 @@
+//! Settings of `tidegate serve`: command line over file over default.
+//!
+//! A setting comes from one of three places, in this order: a flag, a key of the TOML file
+//! ([`file`]), a default. The names are those of PD's own microservices, so that a router's file
+//! can be taken over as it is; what PD knows and we do not use yet is accepted and said so
+//! ([`Parsed::warnings`]), and a key that neither knows is an error, because a misspelt
+//! threshold would otherwise run with its default.
+//!
+//! Everything here is checked before anything is started: a [`ConfigError`] names the setting
+//! and what to do about it, in one line.
+
+mod address;
+mod duration;
+pub mod file;
+pub mod log;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tidegate_core::gate::Thresholds;
+use url::Url;
+
+pub use address::{parse_endpoint, parse_endpoints};
+pub use duration::{InvalidDuration, parse_duration};
+pub use log::{LogConfig, LogFormat, LogLevel};
+
+/// Where PD listens when nothing is said.
+pub const DEFAULT_BACKEND: &str = "http://127.0.0.1:2379";
+/// Where a PD router listens when nothing is said; so do we.
+pub const DEFAULT_LISTEN: &str = "http://127.0.0.1:3379";
+
+/// What the replica runs with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeConfig {
+    /// The name we go by: in logs, on the status page and, made unique, in the sync stream.
+    pub name: String,
+    /// Client URLs of PD members; at least one.
+    pub backend_endpoints: Vec<Url>,
+    /// Where to listen; port 0 takes any free one.
+    pub listen: Url,
+    /// Where others reach us; the address listened on when nothing is said.
+    pub advertise: Option<Url>,
+    /// The age from which on data is not served (`max-age`).
+    pub max_age: Duration,
+    /// The silence of the sync stream from which on data is not served (`time-threshold`).
+    pub time_threshold: Duration,
+    /// The number of changes we may be behind and still serve (`index-threshold`).
+    pub index_threshold: u64,
+    /// The time one apply may take (`stall-threshold`).
+    pub stall_threshold: Duration,
+    /// How often the leader's head is asked for (`probe-interval`).
+    pub probe_interval: Duration,
+    /// How long a connection attempt or a unary call to PD may take (`backend-timeout`).
+    pub backend_timeout: Duration,
+    /// The longest pause between two attempts to reach PD (`max-backoff`); the first is a tenth.
+    pub max_backoff: Duration,
+    /// What happens to a lookup while the gate is shut (`when-stale`).
+    pub when_stale: WhenStale,
+    /// How long a stop may take before it stops being graceful (`shutdown-deadline`).
+    pub shutdown_deadline: Duration,
+}
+
+/// What happens to a lookup while the gate is shut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenStale {
+    /// PD's own `REGION_NOT_FOUND` header, which sends stock clients to the leader.
+    #[default]
+    Refuse,
+}
+
+impl Default for ServeConfig {
+    fn default() -> Self {
+        let thresholds = Thresholds::default();
+        Self {
+            name: format!("tidegate-{}", hostname()),
+            backend_endpoints: vec![known_good(DEFAULT_BACKEND)],
+            listen: known_good(DEFAULT_LISTEN),
+            advertise: None,
+            max_age: thresholds.max_age,
+            time_threshold: thresholds.time_threshold,
+            index_threshold: thresholds.index_threshold,
+            stall_threshold: thresholds.stall_threshold,
+            probe_interval: Duration::from_secs(3),
+            backend_timeout: Duration::from_secs(3),
+            max_backoff: Duration::from_secs(3),
+            when_stale: WhenStale::default(),
+            shutdown_deadline: Duration::from_secs(5),
+        }
+    }
+}
+
+impl ServeConfig {
+    /// What the gate decides by.
+    #[must_use]
+    pub fn thresholds(&self) -> Thresholds {
+        Thresholds {
+            max_age: self.max_age,
+            time_threshold: self.time_threshold,
+            index_threshold: self.index_threshold,
+            stall_threshold: self.stall_threshold,
+        }
+    }
+
+    /// The same with every clocked threshold and interval divided by `divisor` (at least 1):
+    /// for a cluster whose keepalives are as much faster. Counts, and the time a stop may take,
+    /// stay.
+    #[must_use]
+    pub fn scaled(mut self, divisor: u32) -> Self {
+        let divisor = divisor.max(1);
+        for duration in [
+            &mut self.max_age,
+            &mut self.time_threshold,
+            &mut self.stall_threshold,
+            &mut self.probe_interval,
+            &mut self.max_backoff,
+        ] {
+            *duration /= divisor;
+        }
+        self
+    }
+
+    /// What no single setting shows to be wrong.
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.name.trim().is_empty() {
+            return Err(ConfigError::value(
+                "name",
+                "",
+                "a name of at least one letter",
+            ));
+        }
+        if self.backend_endpoints.is_empty() {
+            return Err(ConfigError::value(
+                "backend-endpoints",
+                "",
+                "at least one PD client URL, as http://127.0.0.1:2379",
+            ));
+        }
+        if self.probe_interval >= self.max_age {
+            return Err(ConfigError::Conflict {
+                what: format!(
+                    "probe-interval {:?} is not below max-age {:?}, so nothing would ever be \
+                     fresh enough to serve",
+                    self.probe_interval, self.max_age
+                ),
+                remedy: "probe at least three times within max-age",
+            });
+        }
+        Ok(())
+    }
+}
+
+/// What was said on the command line; `None` leaves it to the file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `--name`
+    pub name: Option<String>,
+    /// `--backend-endpoints`
+    pub backend_endpoints: Option<String>,
+    /// `--listen-addr`
+    pub listen_addr: Option<String>,
+    /// `--advertise-listen-addr`
+    pub advertise_listen_addr: Option<String>,
+    /// `-L`, `--log-level`
+    pub log_level: Option<String>,
+}
+
+/// The settings to run with, and what to tell the operator about them.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// What the replica runs with.
+    pub serve: ServeConfig,
+    /// How it logs.
+    pub log: LogConfig,
+    /// Settings that were accepted and have no effect yet.
+    pub warnings: Vec<String>,
+}
+
+/// Puts the three sources together.
+///
+/// # Errors
+/// Whatever [`ConfigError`] lists; the first one found.
+pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, ConfigError> {
+    let mut parsed = Parsed {
+        serve: ServeConfig::default(),
+        log: LogConfig::default(),
+        warnings: Vec::new(),
+    };
+    if let Some(path) = path {
+        file::apply(path, &mut parsed)?;
+    }
+    let serve = &mut parsed.serve;
+    if let Some(name) = &overrides.name {
+        serve.name.clone_from(name);
+    }
+    if let Some(list) = &overrides.backend_endpoints {
+        serve.backend_endpoints = parse_endpoints("--backend-endpoints", list)?;
+    }
+    if let Some(text) = &overrides.listen_addr {
+        serve.listen = parse_endpoint("--listen-addr", text)?;
+    }
+    if let Some(text) = &overrides.advertise_listen_addr {
+        serve.advertise = Some(parse_endpoint("--advertise-listen-addr", text)?);
+    }
+    if let Some(text) = &overrides.log_level {
+        parsed.log.level = LogLevel::parse("--log-level", text)?;
+    }
+    parsed.serve.check()?;
+    Ok(parsed)
+}
+
+/// A setting that cannot be used. One line: what, and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read config file {}: {source}; check the path given with --config", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file is no TOML.
+    #[error("config file {} line {line}: {message}; correct the TOML", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What the parser says.
+        message: String,
+    },
+    /// A key that neither PD's router nor we know.
+    #[error("config file {}: unknown key `{key}`{hint}; correct or remove it", path.display())]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// The key with its tables.
+        key: String,
+        /// What may have been meant.
+        hint: String,
+    },
+    /// A value that the setting cannot have.
+    #[error("{setting}: {value:?} cannot be used; give {expected}")]
+    Value {
+        /// The flag or key.
+        setting: String,
+        /// What was given.
+        value: String,
+        /// What is needed instead.
+        expected: String,
+    },
+    /// Settings that contradict each other.
+    #[error("{what}; {remedy}")]
+    Conflict {
+        /// The contradiction.
+        what: String,
+        /// The way out.
+        remedy: &'static str,
+    },
+}
+
+impl ConfigError {
+    pub(crate) fn value(setting: &str, value: impl Into<String>, expected: &str) -> Self {
+        Self::Value {
+            setting: setting.to_owned(),
+            value: value.into(),
+            expected: expected.to_owned(),
+        }
+    }
+}
+
+/// The machine's name as the kernel has it.
+fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .ok()
+        .or_else(|| std::env::var("HOSTNAME").ok())
+        .unwrap_or_default();
+    match name.trim() {
+        "" => "unknown".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+fn known_good(url: &str) -> Url {
+    Url::parse(url).expect("a constant of this file")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+use super::*;
+
+fn from_text(text: &str) -> Result<Parsed, ConfigError> {
+    let mut parsed = Parsed {
+        serve: ServeConfig::default(),
+        log: LogConfig::default(),
+        warnings: Vec::new(),
+    };
+    file::apply_text(Path::new("tidegate.toml"), text, &mut parsed)?;
+    parsed.serve.check()?;
+    Ok(parsed)
+}
+
+fn error_of(text: &str) -> String {
+    let error = from_text(text).expect_err(text).to_string();
+    assert!(!error.contains('\n'), "one line: {error}");
+    error
+}
+
+#[test]
+fn the_command_line_wins_over_the_file_and_the_file_over_the_default() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("tidegate.toml");
+    std::fs::write(
+        &path,
+        "name = 'from-file'\nlisten-addr = 'http://127.0.0.1:1'\nmax-age = '4s'\n[log]\nlevel = 'warn'\n",
+    )
+    .expect("written");
+
+    let nothing = load(&Overrides::default(), None).expect("defaults");
+    assert!(nothing.serve.name.starts_with("tidegate-"));
+    assert_eq!(nothing.serve.listen.as_str(), "http://127.0.0.1:3379/");
+    assert_eq!(
+        nothing.serve.backend_endpoints[0].as_str(),
+        "http://127.0.0.1:2379/"
+    );
+    assert_eq!(nothing.serve.thresholds(), Thresholds::default());
+    assert_eq!(nothing.serve.shutdown_deadline, Duration::from_secs(5));
+
+    let file = load(&Overrides::default(), Some(&path)).expect("file");
+    assert_eq!(file.serve.name, "from-file");
+    assert_eq!(file.serve.max_age, Duration::from_secs(4));
+    assert_eq!(file.log.level, LogLevel::Warn);
+
+    let flags = Overrides {
+        name: Some("from-flag".into()),
+        backend_endpoints: Some("http://a:1,http://b:2".into()),
+        log_level: Some("debug".into()),
+        advertise_listen_addr: Some("http://me:3".into()),
+        ..Overrides::default()
+    };
+    let both = load(&flags, Some(&path)).expect("both");
+    assert_eq!(both.serve.name, "from-flag");
+    assert_eq!(both.serve.listen.as_str(), "http://127.0.0.1:1/");
+    assert_eq!(both.serve.backend_endpoints.len(), 2);
+    assert_eq!(both.serve.advertise.expect("set").as_str(), "http://me:3/");
+    assert_eq!(both.serve.max_age, Duration::from_secs(4));
+    assert_eq!(both.log.level, LogLevel::Debug);
+}
+
+#[test]
+fn a_pd_routers_own_file_is_accepted_and_what_has_no_effect_is_said() {
+    let parsed = from_text(
+        r#"
+        backend-endpoints = "http://127.0.0.1:2379"
+        listen-addr = "http://127.0.0.1:3379"
+        advertise-listen-addr = ""
+        name = ""
+        [metric]
+        address = "push:9091"
+        interval = "15s"
+        [log]
+        level = "info"
+        format = "text"
+        disable-error-verbose = true
+        [log.file]
+        filename = "/var/log/router.log"
+        max-size = 300
+        [security]
+        cacert-path = ""
+        cert-path = "/tls/cert.pem"
+        key-path = ""
+        cert-allowed-cn = ["tidb"]
+        redact-info-log = false
+        [security.encryption]
+        data-encryption-method = "plaintext"
+        [security.encryption.master-key]
+        type = "plaintext"
+        "#,
+    )
+    .expect("PD's own keys");
+    let warning = parsed.warnings.join("\n");
+    for key in [
+        "metric.address",
+        "log.file.filename",
+        "security.cert-path",
+        "security.encryption.master-key.type",
+    ] {
+        assert!(warning.contains(key), "{key} in {warning}");
+    }
+    assert!(
+        !warning.contains("cacert-path"),
+        "an empty value asks for nothing: {warning}"
+    );
+    assert!(warning.contains("plain text"), "{warning}");
+    assert!(from_text("").expect("empty").warnings.is_empty());
+}
+
+#[test]
+fn a_key_that_nobody_knows_is_an_error_that_names_it() {
+    assert!(error_of("max-agee = '3s'").contains("`max-agee`, did you mean `max-age`?"));
+    assert!(error_of("[security]\ncert = 'x'").contains("`security.cert`"));
+    assert!(error_of("[playground]\n").contains("`playground`"));
+    assert!(error_of("[log.file]\nname = 'x'").contains("`log.file.name`"));
+    assert!(from_text("[security]\n[log]\n").is_ok());
+}
+
+#[test]
+fn values_that_a_key_cannot_have_are_errors_that_name_it() {
+    for (text, setting) in [
+        ("max-age = 3", "max-age"),
+        ("max-age = '3'", "max-age"),
+        ("probe-interval = '0s'", "probe-interval"),
+        ("index-threshold = -1", "index-threshold"),
+        ("index-threshold = '5'", "index-threshold"),
+        ("when-stale = 'read-through'", "when-stale"),
+        ("listen-addr = '127.0.0.1:3379'", "listen-addr"),
+        ("backend-endpoints = []", "backend-endpoints"),
+        ("backend-endpoints = [1]", "backend-endpoints"),
+        ("name = 3", "name"),
+        ("[log]\nlevel = 'loud'", "log.level"),
+        ("[log]\nformat = 'xml'", "log.format"),
+        ("probe-interval = '10s'", "probe-interval"),
+    ] {
+        let error = error_of(text);
+        assert!(error.starts_with(setting), "{text}: {error}");
+        assert!(error.contains(';'), "no remedy: {error}");
+    }
+    let lists = from_text("backend-endpoints = ['http://a:1', 'http://b:2']").expect("a list");
+    assert_eq!(lists.serve.backend_endpoints.len(), 2);
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_an_error_with_its_line() {
+    let error = error_of("name = 'x'\nmax-age = = 3\n");
+    assert!(error.contains("tidegate.toml line 2"), "{error}");
+    let missing = load(
+        &Overrides::default(),
+        Some(Path::new("/nonexistent/tidegate.toml")),
+    );
+    let error = missing.expect_err("missing").to_string();
+    assert!(
+        error.contains("/nonexistent/tidegate.toml") && error.contains("--config"),
+        "{error}"
+    );
+}
+
+#[test]
+fn scaling_divides_times_and_leaves_counts() {
+    let tenth = ServeConfig::default().scaled(10);
+    assert_eq!(tenth.max_age, Duration::from_secs(1));
+    assert_eq!(tenth.probe_interval, Duration::from_millis(300));
+    assert_eq!(tenth.index_threshold, 20_000);
+    assert_eq!(tenth.shutdown_deadline, Duration::from_secs(5));
+}

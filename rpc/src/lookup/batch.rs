@@ -1,0 +1,116 @@
+//! BatchScanRegions: several ranges at once, from one snapshot.
+//!
+//! 1. Every range has to start where the one before it ends or later, and must not end before it
+//!    starts. An empty end is nowhere, yet nothing counts as lying before it.
+//! 2. A range that starts with the very bytes with which the one before it ends is joined to it;
+//!    that takes an end at infinity and a start at the first key for the same place.
+//! 3. Each range is scanned with the whole limit. A region that the last range found already is
+//!    not repeated. The total is looked at, and cut, only before the next range: the last range
+//!    scanned may exceed the limit, by less than the limit.
+//! 4. Where holes are forbidden, a hole between two regions of one range is an error, as is one
+//!    before the first region, unless the range starts at the first key, and one behind the last,
+//!    unless the range has no end or the limit stopped the scan.
+
+use tidegate_core::{EntryRef, Snapshot};
+
+use super::error::{LookupError, Span};
+use super::scan::limit;
+use super::scanned;
+use crate::proto::pdpb::{BatchScanRegionsRequest, BatchScanRegionsResponse, KeyRange};
+
+pub(super) fn batch_scan(
+    snapshot: &Snapshot<'_>,
+    request: &BatchScanRegionsRequest,
+) -> Result<BatchScanRegionsResponse, LookupError> {
+    check(&request.ranges)?;
+    let limit = limit(request.limit);
+    let mut found: Vec<EntryRef<'_>> = Vec::new();
+    for (start, end) in joined(&request.ranges) {
+        if found.len() >= limit {
+            found.truncate(limit);
+            break;
+        }
+        let from = found.len();
+        scan_range(
+            snapshot,
+            (start, end),
+            limit,
+            request.contain_all_key_range,
+            &mut found,
+        )?;
+        let repeated = from > 0
+            && found
+                .get(from)
+                .is_some_and(|first| first.region().id() == found[from - 1].region().id());
+        if repeated {
+            found.remove(from);
+        }
+    }
+    let regions = found
+        .iter()
+        .map(|entry| scanned(entry, request.need_buckets))
+        .collect();
+    Ok(BatchScanRegionsResponse {
+        header: None,
+        regions,
+    })
+}
+
+fn check(ranges: &[KeyRange]) -> Result<(), LookupError> {
+    let mut before: Option<&KeyRange> = None;
+    for range in ranges {
+        if before.is_some_and(|before| range.start_key < before.end_key) {
+            return Err(LookupError::RangesOverlap);
+        }
+        if !range.end_key.is_empty() && range.start_key > range.end_key {
+            return Err(LookupError::RangeInverted);
+        }
+        before = Some(range);
+    }
+    Ok(())
+}
+
+/// The ranges with those joined that touch.
+fn joined(ranges: &[KeyRange]) -> Vec<(&[u8], &[u8])> {
+    let mut joined: Vec<(&[u8], &[u8])> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match joined.last_mut() {
+            Some((_, end)) if *end == &range.start_key[..] => *end = &range.end_key,
+            _ => joined.push((&range.start_key, &range.end_key)),
+        }
+    }
+    joined
+}
+
+/// Appends what one range holds to `found`.
+fn scan_range<'s>(
+    snapshot: &'s Snapshot<'_>,
+    (start, end): (&[u8], &[u8]),
+    limit: usize,
+    contain_all: bool,
+    found: &mut Vec<EntryRef<'s>>,
+) -> Result<(), LookupError> {
+    let from = found.len();
+    // The last region seen; at first a nameless one that ends where the range starts.
+    let mut last: (&[u8], &[u8]) = (&[], start);
+    for entry in snapshot.scan(start, end).take(limit) {
+        let region = entry.as_entry().region();
+        if contain_all && !last.1.is_empty() && region.start().as_bytes() > last.1 {
+            return Err(LookupError::Hole {
+                range: Span::new(start, end),
+                before: Span::new(last.0, last.1),
+                behind: Span::new(region.start(), region.end()),
+            });
+        }
+        last = (region.start(), region.end());
+        found.push(entry);
+    }
+    let stopped = found.len() - from >= limit;
+    if contain_all && !stopped && !end.is_empty() && !last.1.is_empty() && last.1 < end {
+        return Err(LookupError::HoleAtTheEnd {
+            range: Span::new(start, end),
+            last: Span::new(last.0, last.1),
+        });
+    }
+    Ok(())
+}

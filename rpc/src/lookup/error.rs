@@ -1,0 +1,116 @@
+//! Why a batch scan gives no answer, in PD's words.
+
+use std::fmt;
+
+use crate::proto::header::error_header;
+use crate::proto::pdpb::{ErrorType, ResponseHeader};
+
+/// Why a batch scan gives no answer. `Display` is PD's text, to the letter: clients match on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LookupError {
+    /// A range starts before the one in front of it ends.
+    RangesOverlap,
+    /// A range ends before it starts.
+    RangeInverted,
+    /// The request forbids holes, and between two regions, or before the first, there is one.
+    Hole {
+        /// The range that was scanned, and the regions on both sides of the hole; in front of the
+        /// first region stands a nameless one that ends where the range starts.
+        range: Span,
+        /// The region before.
+        before: Span,
+        /// The region behind.
+        behind: Span,
+    },
+    /// The request forbids holes, and the last region ends before the range does.
+    HoleAtTheEnd {
+        /// The range that was scanned.
+        range: Span,
+        /// The last region found.
+        last: Span,
+    },
+}
+
+/// Two keys, for a message: written in hex as `[start, end)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Where it starts.
+    pub start: Vec<u8>,
+    /// Where it ends; empty for nowhere.
+    pub end: Vec<u8>,
+}
+
+impl Span {
+    pub(super) fn new(start: &[u8], end: &[u8]) -> Self {
+        Self {
+            start: start.to_vec(),
+            end: end.to_vec(),
+        }
+    }
+}
+
+impl LookupError {
+    /// The type PD gives it.
+    #[must_use]
+    pub fn error_type(&self) -> ErrorType {
+        match self {
+            Self::RangesOverlap | Self::RangeInverted => ErrorType::Unknown,
+            Self::Hole { .. } | Self::HoleAtTheEnd { .. } => {
+                ErrorType::RegionsNotContainAllKeyRange
+            }
+        }
+    }
+
+    /// Whether the request itself is at fault, rather than what the map holds.
+    #[must_use]
+    pub fn is_bad_request(&self) -> bool {
+        matches!(self, Self::RangesOverlap | Self::RangeInverted)
+    }
+
+    /// The header that carries it.
+    #[must_use]
+    pub fn header(&self, cluster_id: u64) -> ResponseHeader {
+        error_header(cluster_id, self.error_type(), self.to_string())
+    }
+}
+
+impl fmt::Display for LookupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RangesOverlap => f.write_str("invalid key range, ranges overlapped"),
+            Self::RangeInverted => f.write_str("invalid key range, start key > end key"),
+            Self::Hole {
+                range,
+                before,
+                behind,
+            } => write!(
+                f,
+                "[PD:region:ErrRegionNotAdjacent]key range{range} found a hole region between \
+                 region{before} and region{behind}"
+            ),
+            Self::HoleAtTheEnd { range, last } => write!(
+                f,
+                "[PD:region:ErrRegionNotAdjacent]key range{range} found a hole region in the \
+                 last, the last scanned region is {last}, {} is missing",
+                Span::new(&last.end, &range.end)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LookupError {}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for byte in &self.start {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str(", ")?;
+        for byte in &self.end {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str(")")
+    }
+}

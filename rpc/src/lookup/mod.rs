@@ -1,0 +1,142 @@
+//! Region lookups by PD's rules: one snapshot of the map in, answers in PD's messages out.
+//!
+//! The rules are those of PD's in-memory model, its corner cases included, because stock clients
+//! were written against them. They are pure functions of a snapshot, so that the embedded leader
+//! and the replica answer alike; what a miss means is theirs to decide, and therefore a value
+//! here: `None`, or a count beside the answer. A leader says so in a successful header, a replica
+//! refuses. Headers are left unset.
+//!
+//! | lookup | rule |
+//! |---|---|
+//! | get | the region that contains the key; none in a hole |
+//! | prev | the region that ends where the key's own region starts; none if the key lies in a hole or a hole comes before its region |
+//! | by id | id 0 never exists |
+//! | scan, batch scan | [`scan`], [`batch`] |
+//! | query | [`query`] |
+//!
+//! A region's buckets are sent only when they were asked for. A region without a known leader has
+//! the field unset, except in scans, where PD puts an empty peer.
+
+mod batch;
+mod error;
+mod query;
+mod scan;
+
+use tidegate_core::{EntryRef, Snapshot};
+
+use crate::proto::convert::pdpb_region;
+use crate::proto::pdpb::{
+    BatchScanRegionsRequest, BatchScanRegionsResponse, GetRegionByIdRequest, GetRegionRequest,
+    GetRegionResponse, QueryRegionRequest, Region, RegionResponse, ScanRegionsRequest,
+    ScanRegionsResponse,
+};
+
+pub use error::LookupError;
+pub use query::Queried;
+
+/// Lookups on one snapshot. Whatever is asked of the same `Lookup` is answered from the same
+/// state of the map.
+#[derive(Clone, Copy, Debug)]
+pub struct Lookup<'s, 'm> {
+    snapshot: &'s Snapshot<'m>,
+}
+
+impl<'s, 'm> Lookup<'s, 'm> {
+    /// Lookups on `snapshot`.
+    #[must_use]
+    pub fn new(snapshot: &'s Snapshot<'m>) -> Self {
+        Self { snapshot }
+    }
+
+    /// GetRegion: O(log n).
+    #[must_use]
+    pub fn get(&self, request: &GetRegionRequest) -> Option<GetRegionResponse> {
+        let entry = self.snapshot.get(&request.region_key)?;
+        Some(whole(&entry, request.need_buckets))
+    }
+
+    /// GetPrevRegion: O(log n).
+    #[must_use]
+    pub fn prev(&self, request: &GetRegionRequest) -> Option<GetRegionResponse> {
+        let entry = self.snapshot.prev(&request.region_key)?;
+        Some(whole(&entry, request.need_buckets))
+    }
+
+    /// GetRegionByID.
+    #[must_use]
+    pub fn by_id(&self, request: &GetRegionByIdRequest) -> Option<GetRegionResponse> {
+        let entry = self.snapshot.by_id(request.region_id)?;
+        Some(whole(&entry, request.need_buckets))
+    }
+
+    /// ScanRegions: O(log n + answer). An empty answer is an answer.
+    #[must_use]
+    pub fn scan(&self, request: &ScanRegionsRequest) -> ScanRegionsResponse {
+        scan::scan(self.snapshot, request)
+    }
+
+    /// BatchScanRegions: O(ranges × log n + answer). An empty answer is an answer.
+    ///
+    /// # Errors
+    /// PD's errors for ranges that overlap or are inverted and, where the request forbids holes,
+    /// for a hole.
+    pub fn batch_scan(
+        &self,
+        request: &BatchScanRegionsRequest,
+    ) -> Result<BatchScanRegionsResponse, LookupError> {
+        batch::batch_scan(self.snapshot, request)
+    }
+
+    /// QueryRegion: O(items × log n).
+    #[must_use]
+    pub fn query(&self, request: &QueryRegionRequest) -> Queried {
+        query::query(self.snapshot, request)
+    }
+}
+
+/// The answer of the three lookups that give one region.
+fn whole(entry: &EntryRef<'_>, need_buckets: bool) -> GetRegionResponse {
+    let Region {
+        region,
+        leader,
+        down_peers,
+        pending_peers,
+        buckets,
+    } = pdpb_region(entry.region(), need_buckets);
+    GetRegionResponse {
+        header: None,
+        region,
+        leader,
+        down_peers,
+        pending_peers,
+        buckets,
+    }
+}
+
+/// The same as an item of a batch.
+fn item(entry: &EntryRef<'_>, need_buckets: bool) -> RegionResponse {
+    let Region {
+        region,
+        leader,
+        down_peers,
+        pending_peers,
+        buckets,
+    } = pdpb_region(entry.region(), need_buckets);
+    RegionResponse {
+        region,
+        leader,
+        down_peers,
+        pending_peers,
+        buckets,
+    }
+}
+
+/// The same as an item of a scan: the leader is never unset.
+fn scanned(entry: &EntryRef<'_>, need_buckets: bool) -> Region {
+    let mut region = pdpb_region(entry.region(), need_buckets);
+    region.leader.get_or_insert_default();
+    region
+}
+
+#[cfg(test)]
+mod tests;

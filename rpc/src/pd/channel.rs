@@ -1,0 +1,136 @@
+//! Connections to PD members, one for each address and lane.
+//!
+//! Short calls do not share a connection with the sync stream: a stream whose bytes are throttled or backed up would
+//! hold up the probe that is to show how far behind it is.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tonic::transport::{Channel, Endpoint};
+
+use super::error::CallError;
+
+/// Which connection a call takes.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Lane {
+    /// Short calls: members, term, probes.
+    Calls,
+    /// The sync stream.
+    Stream,
+}
+
+/// How connections are made and kept.
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelSettings {
+    /// How long a TCP connection may take.
+    pub connect_timeout: Duration,
+    /// Interval of HTTP/2 pings while a call is open. PD closes a connection that pings more often than every 5 s.
+    pub ping_interval: Duration,
+    /// How long a ping may stay unanswered.
+    pub ping_timeout: Duration,
+    /// Bytes that may be in flight on one stream before the receiver has to take them.
+    pub stream_window: u32,
+    /// The largest message accepted, in bytes. A frame of 1,000 regions with buckets can exceed 8 MiB.
+    pub receive_limit: usize,
+}
+
+impl Default for ChannelSettings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(3),
+            ping_interval: Duration::from_secs(10),
+            ping_timeout: Duration::from_secs(3),
+            stream_window: 2 << 20,
+            receive_limit: 64 << 20,
+        }
+    }
+}
+
+/// A pool of connections that are dialled on first use and dialled again after they broke.
+#[derive(Debug)]
+pub struct Channels {
+    settings: ChannelSettings,
+    open: Mutex<HashMap<(String, Lane), Channel>>,
+}
+
+impl Channels {
+    /// An empty pool.
+    #[must_use]
+    pub fn new(settings: ChannelSettings) -> Self {
+        Self {
+            settings,
+            open: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// The settings of all its connections.
+    #[must_use]
+    pub fn settings(&self) -> &ChannelSettings {
+        &self.settings
+    }
+
+    /// The connection to `url` in `lane`. Does not wait: the first call on it dials.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Address`] when `url` is not an address that can be dialled.
+    pub fn get(&self, url: &str, lane: Lane) -> Result<Channel, CallError> {
+        // A poisoned map is still a map of connections.
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(channel) = open.get(&(url.to_owned(), lane)) {
+            return Ok(channel.clone());
+        }
+        let channel = self.dial(url)?;
+        open.insert((url.to_owned(), lane), channel.clone());
+        Ok(channel)
+    }
+
+    /// Closes the connections to `url` once the calls on them have ended.
+    pub fn forget(&self, url: &str) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(address, _), _| address != url);
+    }
+
+    fn dial(&self, url: &str) -> Result<Channel, CallError> {
+        let address = |reason: String| CallError::Address {
+            url: url.to_owned(),
+            reason,
+        };
+        if url.starts_with("https://") {
+            return Err(address(
+                "TLS is not supported yet; give an http:// address".to_owned(),
+            ));
+        }
+        let endpoint = Endpoint::from_shared(url.to_owned())
+            .map_err(|error| address(format!("{error}; expected http://host:port")))?;
+        let settings = &self.settings;
+        Ok(endpoint
+            .connect_timeout(settings.connect_timeout)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(settings.ping_interval)
+            .keep_alive_timeout(settings.ping_timeout)
+            .keep_alive_while_idle(false)
+            .initial_stream_window_size(settings.stream_window)
+            .initial_connection_window_size(settings.stream_window.saturating_mul(2))
+            .connect_lazy())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_dialled_is_a_value_that_names_it() {
+        let channels = Channels::new(ChannelSettings::default());
+        let error = channels.get("https://pd:2379", Lane::Calls).unwrap_err();
+        assert!(error.to_string().contains("https://pd:2379"), "{error}");
+        assert!(channels.get("not an address", Lane::Calls).is_err());
+    }
+
+    #[test]
+    fn the_receive_limit_is_at_least_64_mib() {
+        assert!(ChannelSettings::default().receive_limit >= 64 << 20);
+    }
+}

@@ -1,0 +1,94 @@
+//! What can go wrong on the way to PD: the cause, whose it is, and what helps.
+
+use std::time::Duration;
+
+use thiserror::Error;
+use tonic::Status;
+
+/// One call to one PD member failed. Asking again, or asking another member, may help.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The member did not answer in time.
+    #[error("no answer from {url} within {after:?}")]
+    Deadline {
+        /// The member that was asked.
+        url: String,
+        /// How long it had.
+        after: Duration,
+    },
+    /// The address cannot be used at all.
+    #[error("{url} cannot be dialled: {reason}")]
+    Address {
+        /// The address as it was given.
+        url: String,
+        /// What is wrong with it, and what would be right.
+        reason: String,
+    },
+    /// The member answered with a gRPC status, or the connection failed under the call.
+    #[error("{url} answered {:?}: {}", status.code(), status.message())]
+    Status {
+        /// The member that was asked.
+        url: String,
+        /// Its status.
+        status: Box<Status>,
+    },
+    /// The member answered, with an error in the header.
+    #[error("{url} refused: {message}")]
+    Refused {
+        /// The member that was asked.
+        url: String,
+        /// The header's message.
+        message: String,
+    },
+}
+
+impl CallError {
+    /// Wraps the status of a call to `url`.
+    #[must_use]
+    pub fn status(url: &str, status: Status) -> Self {
+        Self::Status {
+            url: url.to_owned(),
+            status: Box::new(status),
+        }
+    }
+}
+
+/// Two endpoints belong to different clusters: following either would be a guess.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error(
+    "endpoints of different clusters: {first_url} is of cluster {first_id}, {second_url} of cluster {second_id}; name endpoints of one cluster only"
+)]
+pub struct DifferentClusters {
+    /// One endpoint.
+    pub first_url: String,
+    /// The cluster that it belongs to.
+    pub first_id: u64,
+    /// The other endpoint.
+    pub second_url: String,
+    /// The cluster that the other belongs to.
+    pub second_id: u64,
+}
+
+/// No leader was found among the endpoints.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ResolveError {
+    /// A mistake in the list of endpoints; see [`DifferentClusters`].
+    #[error(transparent)]
+    DifferentClusters(#[from] DifferentClusters),
+    /// Members answered, and none of them knows a leader.
+    #[error("{answered} PD members answered and none knows a leader")]
+    NoLeader {
+        /// How many answered.
+        answered: usize,
+    },
+    /// No endpoint answered.
+    #[error("none of {asked} endpoints answered; the last error: {last}")]
+    Unreachable {
+        /// How many were asked.
+        asked: usize,
+        /// The last of their errors.
+        last: String,
+    },
+}

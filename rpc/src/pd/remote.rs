@@ -1,0 +1,136 @@
+//! [`PdTransport`] over gRPC.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio_stream::StreamExt;
+use tonic::Streaming;
+use tonic::transport::Channel;
+
+use crate::proto::etcdserverpb::RangeRequest;
+use crate::proto::etcdserverpb::kv_client::KvClient;
+use crate::proto::pdpb::pd_client::PdClient;
+use crate::proto::pdpb::{
+    GetMembersRequest, GetMembersResponse, SyncRegionRequest, SyncRegionResponse,
+};
+
+use super::channel::{ChannelSettings, Channels, Lane};
+use super::error::CallError;
+use super::term::{LeaderKey, leader_key_name};
+use super::transport::{FrameSource, PdTransport};
+
+/// Gives the address to dial for a member's address: the identity, or a relay in front of the member.
+pub type Redial = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+/// Real PD members.
+pub struct Remote {
+    channels: Channels,
+    redial: Option<Redial>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote")
+            .field("channels", &self.channels)
+            .field("redial", &self.redial.is_some())
+            .finish()
+    }
+}
+
+impl Remote {
+    /// A transport without connections; they are made as calls need them.
+    #[must_use]
+    pub fn new(settings: ChannelSettings, redial: Option<Redial>) -> Self {
+        Self {
+            channels: Channels::new(settings),
+            redial,
+        }
+    }
+
+    /// The connection for short calls to the member at `url`. Dials on its first call.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Address`] when `url` cannot be dialled.
+    pub fn channel(&self, url: &str) -> Result<Channel, CallError> {
+        self.lane(url, Lane::Calls)
+    }
+
+    fn lane(&self, url: &str, lane: Lane) -> Result<Channel, CallError> {
+        match &self.redial {
+            Some(redial) => self.channels.get(&redial(url), lane),
+            None => self.channels.get(url, lane),
+        }
+    }
+}
+
+impl PdTransport for Remote {
+    type Frames = RemoteFrames;
+
+    async fn members(&self, url: &str) -> Result<GetMembersResponse, CallError> {
+        let answer = PdClient::new(self.channel(url)?)
+            .get_members(GetMembersRequest { header: None })
+            .await
+            .map_err(|status| CallError::status(url, status))?
+            .into_inner();
+        match answer
+            .header
+            .as_ref()
+            .and_then(|header| header.error.as_ref())
+        {
+            Some(error) => Err(CallError::Refused {
+                url: url.to_owned(),
+                message: error.message.clone(),
+            }),
+            None => Ok(answer),
+        }
+    }
+
+    async fn leader_key(&self, url: &str, cluster_id: u64) -> Result<Option<LeaderKey>, CallError> {
+        let request = RangeRequest {
+            key: leader_key_name(cluster_id).into_bytes().into(),
+            ..RangeRequest::default()
+        };
+        let answer = KvClient::new(self.channel(url)?)
+            .range(request)
+            .await
+            .map_err(|status| CallError::status(url, status))?;
+        Ok(LeaderKey::from_range(answer.get_ref()))
+    }
+
+    async fn sync_regions(
+        &self,
+        url: &str,
+        lane: Lane,
+        request: SyncRegionRequest,
+    ) -> Result<RemoteFrames, CallError> {
+        // One request, and the sending side stays open: older leaders take its end for the end of the stream.
+        let requests = tokio_stream::once(request).chain(tokio_stream::pending());
+        let frames = PdClient::new(self.lane(url, lane)?)
+            .max_decoding_message_size(self.channels.settings().receive_limit)
+            .sync_regions(requests)
+            .await
+            .map_err(|status| CallError::status(url, status))?
+            .into_inner();
+        Ok(RemoteFrames {
+            url: url.to_owned(),
+            frames,
+        })
+    }
+}
+
+/// A sync stream from a real leader.
+#[derive(Debug)]
+pub struct RemoteFrames {
+    url: String,
+    frames: Streaming<SyncRegionResponse>,
+}
+
+impl FrameSource for RemoteFrames {
+    async fn next_frame(&mut self) -> Result<Option<SyncRegionResponse>, CallError> {
+        self.frames
+            .message()
+            .await
+            .map_err(|status| CallError::status(&self.url, status))
+    }
+}

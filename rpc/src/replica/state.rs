@@ -1,0 +1,239 @@
+//! What the following side of a replica writes and its serving side reads.
+//!
+//! The map and the gate are lock-free and have their own rules; what is here beside them is for finding the leader and
+//! for display. One [`Shared`] belongs to one replica for its whole life; the cluster is settled once, by the first
+//! member that answers.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use serde::Serialize;
+use tidegate_core::RegionMap;
+use tidegate_core::clock::Clock;
+use tidegate_core::gate::{Gate, Thresholds};
+use tokio::sync::watch;
+
+use crate::pd::Term;
+use crate::proto::pdpb::Member;
+
+/// The state that a replica's tasks share.
+#[derive(Debug)]
+pub struct Shared {
+    /// What is answered from.
+    pub map: RegionMap,
+    /// Whether it may be.
+    pub gate: Gate,
+    /// The clock of every stamp in the map and the gate.
+    pub clock: Arc<dyn Clock>,
+    /// What shuts the gate.
+    pub thresholds: Thresholds,
+    /// Counts of what the stream did.
+    pub counters: SyncCounters,
+    cluster_id: OnceLock<u64>,
+    pd: watch::Sender<Option<Arc<PdView>>>,
+    stream: AtomicU8,
+}
+
+impl Shared {
+    /// An empty map behind a shut gate.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, thresholds: Thresholds) -> Self {
+        Self {
+            map: RegionMap::new(),
+            gate: Gate::new(),
+            clock,
+            thresholds,
+            counters: SyncCounters::default(),
+            cluster_id: OnceLock::new(),
+            pd: watch::Sender::new(None),
+            stream: AtomicU8::new(StreamState::Connecting as u8),
+        }
+    }
+
+    /// The cluster that this replica follows; `None` until a member has told it. Never changes once known.
+    pub fn cluster_id(&self) -> Option<u64> {
+        self.cluster_id.get().copied()
+    }
+
+    /// PD as it was last seen; `None` before the first answer.
+    pub fn pd(&self) -> Option<Arc<PdView>> {
+        self.pd.borrow().clone()
+    }
+
+    /// Follows [`pd`](Self::pd): wakes up when members, leader or term change.
+    pub fn watch_pd(&self) -> watch::Receiver<Option<Arc<PdView>>> {
+        self.pd.subscribe()
+    }
+
+    /// Where the sync stream stands.
+    pub fn stream(&self) -> StreamState {
+        // Relaxed: a value for display; nothing is read on the strength of it.
+        StreamState::from_u8(self.stream.load(Relaxed))
+    }
+
+    pub(super) fn set_stream(&self, state: StreamState) {
+        // Relaxed: see `stream`.
+        self.stream.store(state as u8, Relaxed);
+    }
+
+    /// Settles the cluster with the first id told; false when it is settled on another.
+    pub(super) fn settle_cluster(&self, cluster_id: u64) -> bool {
+        *self.cluster_id.get_or_init(|| cluster_id) == cluster_id
+    }
+
+    pub(super) fn publish_pd(&self, view: PdView) {
+        self.pd.send_if_modified(|current| {
+            if current.as_deref() == Some(&view) {
+                return false;
+            }
+            *current = Some(Arc::new(view));
+            true
+        });
+    }
+
+    /// Keeps the members and forgets the leader.
+    pub(super) fn publish_no_leader(&self) {
+        let Some(view) = self.pd() else { return };
+        self.publish_pd(PdView {
+            leader: None,
+            ..PdView::clone(&view)
+        });
+    }
+}
+
+/// PD as the replica knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PdView {
+    /// The cluster's id.
+    pub cluster_id: u64,
+    /// All members, the leader included.
+    pub members: Vec<Member>,
+    /// The leader; `None` while none is known.
+    pub leader: Option<LeaderView>,
+}
+
+/// The leader that the replica follows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeaderView {
+    /// The member that leads.
+    pub member: Member,
+    /// The client URL that it was reached at.
+    pub url: String,
+    /// Its reign; `None` when it could not be read.
+    pub term: Option<Term>,
+}
+
+/// Where the sync stream stands. Decides whether a proof can advance, not whether an old one still counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum StreamState {
+    /// No stream.
+    Connecting = 0,
+    /// Receiving the leader's whole state, in no order of keys.
+    Snapshot = 1,
+    /// Receiving recorded changes up to the leader's head.
+    CatchUp = 2,
+    /// Receiving changes as they happen.
+    Live = 3,
+}
+
+impl StreamState {
+    fn from_u8(value: u8) -> Self {
+        match value {
+            1 => Self::Snapshot,
+            2 => Self::CatchUp,
+            3 => Self::Live,
+            _ => Self::Connecting,
+        }
+    }
+
+    /// The name in metrics and status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Snapshot => "snapshot",
+            Self::CatchUp => "catch_up",
+            Self::Live => "live",
+        }
+    }
+}
+
+/// A count that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub(super) fn add(&self, by: u64) {
+        // Relaxed: a count for display; nothing is ordered by it.
+        self.0.fetch_add(by, Relaxed);
+    }
+
+    /// The count so far.
+    pub fn get(&self) -> u64 {
+        // Relaxed: see `add`.
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// What the sync stream did since the replica started.
+        #[derive(Debug, Default)]
+        pub struct SyncCounters { $($(#[$doc])* pub $name: Counter,)* }
+
+        /// The counts at one time.
+        #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+        pub struct SyncCounts { $($(#[$doc])* pub $name: u64,)* }
+
+        impl SyncCounters {
+            /// Reads all counts; each is exact, together they need not be of one instant.
+            pub fn read(&self) -> SyncCounts {
+                SyncCounts { $($name: self.$name.get(),)* }
+            }
+        }
+
+        impl SyncCounts {
+            /// Name and value of each count.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Frames received.
+    frames,
+    /// Regions of applied frames, refused ones included.
+    regions,
+    /// Regions that the map refused because it held something newer.
+    stale_skips,
+    /// Frames with something that cannot be used.
+    malformed,
+    /// Streams that ended, for whatever reason.
+    reconnects,
+    /// Full syncs begun.
+    full_syncs,
+    /// Full syncs published.
+    full_syncs_published,
+    /// Streams that ended because indexes were skipped.
+    gaps,
+    /// Streams that ended because the leader's index went back.
+    regressions,
+    /// Streams that ended because nothing was heard.
+    silences,
+    /// Streams that ended because the term did.
+    term_changes,
+    /// Frames in which the leader reported an error.
+    error_frames,
+    /// Probes sent.
+    probes_sent,
+    /// Probes whose answer is a proof.
+    probes_proved,
+    /// Probes that were not answered, or whose answer proves nothing.
+    probes_failed,
+    /// Times that a probe was due and not sent because its conditions did not hold.
+    probes_held,
+}

@@ -1,0 +1,312 @@
+//! What a frame of the sync stream means, for leaders of PD master.
+//!
+//! Content alone does not tell: a non-empty frame carries a history index or a position in the leader's snapshot, an
+//! empty one ends a full sync, says that there is nothing new, or keeps the stream alive. The meaning follows from what
+//! was asked and what came before, so classification is a pure function from a [`Phase`] and a [`Shape`] to a [`Kind`]
+//! and the next phase. It runs on receipt, in order, before anything is queued.
+//!
+//! | asked | first frame | meaning |
+//! |---|---|---|
+//! | 0 | non-empty at 0 | the snapshot begins |
+//! | 0 | empty at E | the leader's snapshot is empty, and complete |
+//! | S | empty at S | nothing new |
+//! | S | non-empty at S | recorded changes from S on |
+//! | S | non-empty at 0 | S is too old or too new: the leader chose a full sync |
+//! | S | anything else | the index space is not the one that S came from |
+//!
+//! In a full sync the snapshot's frames carry positions: 0, then the number of regions sent so far. A frame at another
+//! start is the first of the catch-up, whose frames carry true indexes and follow each other without a gap; the
+//! empty frame that completes the sync carries the index that follows the catch-up. When the snapshot is empty the
+//! catch-up is sent as if it were one, from position 0. When the true index of a catch-up happens to equal the next
+//! position the two cannot be told apart, and need not be: both are applied to the same staged map, in order, and the
+//! completion frame alone decides the index.
+
+use crate::proto::pdpb::SyncRegionResponse;
+
+/// What classification looks at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Shape {
+    /// The start index on the wire.
+    pub start_index: u64,
+    /// Number of regions.
+    pub len: u64,
+    /// The header carries an error; nothing else in the frame counts.
+    pub error: bool,
+    /// The header names another cluster.
+    pub foreign: bool,
+}
+
+impl Shape {
+    /// The shape of a frame received from a leader of `cluster_id`.
+    #[must_use]
+    pub fn of(frame: &SyncRegionResponse, cluster_id: u64) -> Self {
+        let header = frame.header.as_ref();
+        Self {
+            start_index: frame.start_index,
+            len: frame.regions.len() as u64,
+            error: header.is_some_and(|header| header.error.is_some()),
+            foreign: header
+                .is_some_and(|header| header.cluster_id != 0 && header.cluster_id != cluster_id),
+        }
+    }
+}
+
+/// What the stream has shown so far.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Phase {
+    /// The request was sent and nothing has come back.
+    Asked {
+        /// The start index that was asked for.
+        index: u64,
+    },
+    /// In a full sync, before its catch-up.
+    Snapshot {
+        /// Regions received: the position that the next frame of the snapshot carries.
+        position: u64,
+    },
+    /// In the catch-up of a full sync.
+    CatchUp {
+        /// The index that the next frame carries.
+        next: u64,
+    },
+    /// Following recorded changes.
+    Following {
+        /// The index that the next frame carries.
+        next: u64,
+    },
+}
+
+/// What a frame means.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// Part of the leader's snapshot; its start index is a position.
+    Snapshot,
+    /// Recorded changes within a full sync.
+    CatchUp,
+    /// The full sync is complete; the start index is the next index.
+    Completion,
+    /// Recorded changes at the index that was expected.
+    Records,
+    /// Nothing new since the index that was asked for.
+    InSync,
+    /// Nothing new since the last frame.
+    Keepalive,
+    /// Indexes were skipped.
+    Gap {
+        /// The first that is missing.
+        missing: u64,
+    },
+    /// The index went back: another index space, or records that were seen already.
+    Regressed,
+    /// Not what a leader of this kind sends.
+    Broken(&'static str),
+    /// The leader reports an error and is about to close the stream.
+    Error,
+}
+
+impl Kind {
+    /// The leader's head that a frame of this kind shows; `None` when its start index is not a history index, or is of
+    /// another index space.
+    #[must_use]
+    pub fn head(self, frame: Shape) -> Option<u64> {
+        match self {
+            Self::CatchUp
+            | Self::Completion
+            | Self::Records
+            | Self::InSync
+            | Self::Keepalive
+            | Self::Gap { .. } => frame.start_index.checked_add(frame.len),
+            Self::Snapshot | Self::Regressed | Self::Broken(_) | Self::Error => None,
+        }
+    }
+
+    /// Whether the frame belongs to a full sync.
+    #[must_use]
+    pub fn is_full_sync(self) -> bool {
+        matches!(self, Self::Snapshot | Self::CatchUp | Self::Completion)
+    }
+}
+
+/// Gives a frame its meaning, and the phase that follows it. A kind that ends the stream leaves the phase as it was.
+#[must_use]
+pub fn classify(phase: Phase, frame: Shape) -> (Kind, Phase) {
+    if frame.error {
+        return (Kind::Error, phase);
+    }
+    if frame.foreign {
+        return (Kind::Broken("a frame of another cluster"), phase);
+    }
+    let Some(end) = frame.start_index.checked_add(frame.len) else {
+        return (Kind::Broken("an index beyond the largest"), phase);
+    };
+    let (start, empty) = (frame.start_index, frame.len == 0);
+    match phase {
+        Phase::Asked { index: 0 } => match (empty, start) {
+            (true, next) => (Kind::Completion, Phase::Following { next }),
+            (false, 0) => (Kind::Snapshot, Phase::Snapshot { position: end }),
+            (false, _) => (Kind::Broken("a full sync that does not begin at 0"), phase),
+        },
+        Phase::Asked { index } if !empty && start == 0 => {
+            debug_assert_ne!(index, 0, "handled above");
+            (Kind::Snapshot, Phase::Snapshot { position: end })
+        }
+        Phase::Asked { index: next } => follow(phase, next, start, end, Kind::InSync),
+        Phase::Following { next } => follow(phase, next, start, end, Kind::Keepalive),
+        Phase::Snapshot { .. } if empty => (Kind::Completion, Phase::Following { next: start }),
+        Phase::Snapshot { position } if start == position => {
+            (Kind::Snapshot, Phase::Snapshot { position: end })
+        }
+        Phase::Snapshot { .. } => (Kind::CatchUp, Phase::CatchUp { next: end }),
+        Phase::CatchUp { next } if start != next => {
+            (Kind::Broken("a catch-up with skipped indexes"), phase)
+        }
+        Phase::CatchUp { .. } if empty => (Kind::Completion, Phase::Following { next: start }),
+        Phase::CatchUp { .. } => (Kind::CatchUp, Phase::CatchUp { next: end }),
+    }
+}
+
+fn follow(phase: Phase, next: u64, start: u64, end: u64, nothing_new: Kind) -> (Kind, Phase) {
+    if start > next {
+        (Kind::Gap { missing: next }, phase)
+    } else if start < next {
+        (Kind::Regressed, phase)
+    } else if end == start {
+        (nothing_new, Phase::Following { next })
+    } else {
+        (Kind::Records, Phase::Following { next: end })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(start_index: u64, len: u64) -> Shape {
+        Shape {
+            start_index,
+            len,
+            error: false,
+            foreign: false,
+        }
+    }
+
+    fn run(asked: u64, frames: &[(u64, u64)]) -> Vec<Kind> {
+        let mut phase = Phase::Asked { index: asked };
+        frames
+            .iter()
+            .map(|&(start, len)| {
+                let (kind, next) = classify(phase, frame(start, len));
+                phase = next;
+                kind
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_full_sync_is_positions_then_true_indexes_then_an_empty_frame() {
+        use Kind::{CatchUp, Completion, Keepalive, Records, Snapshot};
+        assert_eq!(
+            run(
+                0,
+                &[
+                    (0, 1000),
+                    (1000, 1000),
+                    (2000, 7),
+                    (50_000, 1000),
+                    (51_000, 1),
+                    (51_001, 0),
+                    (51_001, 2),
+                    (51_003, 0)
+                ]
+            ),
+            [
+                Snapshot, Snapshot, Snapshot, CatchUp, CatchUp, Completion, Records, Keepalive
+            ]
+        );
+    }
+
+    #[test]
+    fn an_empty_snapshot_sends_its_catch_up_from_position_0() {
+        use Kind::{Completion, Snapshot};
+        assert_eq!(
+            run(0, &[(0, 3), (3, 1), (904, 0)]),
+            [Snapshot, Snapshot, Completion]
+        );
+        assert_eq!(run(0, &[(904, 0)]), [Completion]);
+    }
+
+    #[test]
+    fn a_resumed_stream_is_in_sync_or_gets_its_records() {
+        use Kind::{InSync, Keepalive, Records};
+        assert_eq!(
+            run(7, &[(7, 0), (7, 0), (7, 3)]),
+            [InSync, Keepalive, Records]
+        );
+        assert_eq!(run(7, &[(7, 1000), (1007, 2)]), [Records, Records]);
+    }
+
+    #[test]
+    fn the_leader_may_choose_a_full_sync() {
+        use Kind::{Completion, Snapshot};
+        assert_eq!(
+            run(7, &[(0, 5), (5, 5), (40, 0)]),
+            [Snapshot, Snapshot, Completion]
+        );
+    }
+
+    #[test]
+    fn skipped_indexes_are_a_gap_and_earlier_ones_another_index_space() {
+        use Kind::{Gap, InSync, Regressed};
+        for start in [8, 1000] {
+            for len in [0, 3] {
+                assert_eq!(run(7, &[(start, len)]), [Gap { missing: 7 }]);
+                assert_eq!(
+                    run(7, &[(7, 0), (start, len)]),
+                    [InSync, Gap { missing: 7 }]
+                );
+            }
+        }
+        assert_eq!(run(7, &[(6, 0)]), [Regressed]);
+        assert_eq!(run(7, &[(6, 2)]), [Regressed]);
+        assert_eq!(run(7, &[(7, 0), (0, 2)]), [InSync, Regressed]);
+    }
+
+    #[test]
+    fn a_completion_that_does_not_follow_its_catch_up_breaks_the_full_sync() {
+        for (start, len) in [(52, 0), (50, 0), (52, 1)] {
+            let kinds = run(0, &[(0, 10), (50, 1), (start, len)]);
+            assert!(matches!(kinds[2], Kind::Broken(_)), "{kinds:?}");
+        }
+        assert!(matches!(run(0, &[(5, 1)])[0], Kind::Broken(_)));
+    }
+
+    #[test]
+    fn errors_foreign_frames_and_overflow_are_told_apart_from_records() {
+        let phase = Phase::Following { next: 7 };
+        let error = Shape {
+            error: true,
+            ..frame(7, 3)
+        };
+        assert_eq!(classify(phase, error), (Kind::Error, phase));
+        let foreign = Shape {
+            foreign: true,
+            ..frame(7, 3)
+        };
+        assert!(matches!(classify(phase, foreign).0, Kind::Broken(_)));
+        assert!(matches!(
+            classify(phase, frame(u64::MAX, 2)).0,
+            Kind::Broken(_)
+        ));
+    }
+
+    #[test]
+    fn g1_positional_frames_show_no_head_and_all_index_frames_do() {
+        assert_eq!(Kind::Snapshot.head(frame(5000, 1000)), None);
+        assert_eq!(Kind::Records.head(frame(5000, 1000)), Some(6000));
+        assert_eq!(Kind::CatchUp.head(frame(5000, 1000)), Some(6000));
+        for kind in [Kind::Completion, Kind::InSync, Kind::Keepalive] {
+            assert_eq!(kind.head(frame(5000, 0)), Some(5000));
+        }
+        assert_eq!(Kind::Regressed.head(frame(3, 1)), None);
+    }
+}
