@@ -1,7 +1,276 @@
-//! Following the PD leader.
+//! Following the PD leader: the loop that finds it, opens a session with it, and decides how the next one begins.
+//!
+//! ```text
+//!             +--> resolve --> read term --> session --+
+//!             |      (who leads)   (which reign)       |
+//!             +------------- wait, if needed <---------+
+//!                                                  its ending
+//! ```
+//!
+//! A session starts at the own index when the term is the one in which that index was learned, and with a full sync
+//! otherwise. Within a session ([`session`]):
+//!
+//! | the stream shows | then |
+//! |---|---|
+//! | skipped indexes | the gate hears of the gap; the session is opened again at the own index, then with a full sync |
+//! | an earlier index | another index space: full sync |
+//! | an error frame, a closed stream, silence | wait, find the leader again, go on at the own index in the same term |
+//! | another term | find the leader again, full sync |
+//! | a region that cannot be used | as an error, and the index stays where it was |
+//! | frames in an order that no leader sends | as an error, and full sync |
+//!
+//! A full sync is built aside and swapped in when the leader says that it is complete; until then the old map answers
+//! for as long as its last proof lasts. Nothing that happens here shuts the gate but a gap: a proof only stops
+//! advancing.
 
+mod apply;
 mod config;
+mod context;
+mod decode;
+mod ending;
 pub mod frame;
 pub mod probe;
+mod queue;
+mod receive;
+mod session;
+mod staging;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::pd::{
+    Backoff, ClusterProof, DifferentClusters, Membership, PdTransport, ResolveError, ResolveLimits,
+    Term, resolve, within,
+};
+use crate::replica::hooks::Hooks;
+use crate::replica::state::{LeaderView, PdView, Shared, StreamState};
+
+use apply::Progress;
+use context::{Context, Notes};
+use ending::Ending;
+use session::{Ended, Plan};
 
 pub use config::{SyncConfig, SyncConfigError};
+
+/// How long the other members may take once one has named the leader.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// Starts to follow the leader of the cluster that `config` names. Cancelling `stop` ends all tasks within moments: none
+/// of them waits for the network when it is cancelled.
+///
+/// The task ends by itself only when the endpoints belong to different clusters, found before any of them was followed.
+/// An endpoint that cannot be reached is asked again.
+pub fn spawn<T: PdTransport>(
+    shared: Arc<Shared>,
+    transport: Arc<T>,
+    config: SyncConfig,
+    hooks: &Hooks,
+    stop: CancellationToken,
+) -> JoinHandle<Result<(), DifferentClusters>> {
+    let driver = Driver {
+        backoff: Backoff::new(config.backoff),
+        context: Arc::new(Context {
+            shared,
+            transport,
+            config,
+            layer: hooks.apply_layer.clone(),
+            notes: Notes::default(),
+            stop,
+        }),
+        cluster: None,
+        learned: Vec::new(),
+        attempt: 0,
+        term: None,
+        progress: Progress::default(),
+        distrust: false,
+        rng: SmallRng::from_os_rng(),
+    };
+    tokio::spawn(driver.run())
+}
+
+struct Driver<T> {
+    context: Arc<Context<T>>,
+    backoff: Backoff,
+    cluster: Option<ClusterProof>,
+    /// Addresses of members beyond those that were configured.
+    learned: Vec<String>,
+    attempt: usize,
+    /// The term in which `progress` was made.
+    term: Option<Term>,
+    progress: Progress,
+    /// The own index means nothing, whatever the term.
+    distrust: bool,
+    rng: SmallRng,
+}
+
+impl<T: PdTransport> Driver<T> {
+    async fn run(mut self) -> Result<(), DifferentClusters> {
+        let stop = self.context.stop.clone();
+        let mut reopened = false;
+        while !stop.is_cancelled() {
+            let ended = match self.plan().await? {
+                Ok(plan) => session::run(&self.context, plan).await,
+                Err(ending) => Ended {
+                    ending,
+                    progress: self.progress,
+                    term: None,
+                },
+            };
+            self.context.shared.set_stream(StreamState::Connecting);
+            if matches!(ended.ending, Ending::Stopped) {
+                break;
+            }
+            self.note(&ended.ending);
+            let well = ended.progress.applied_any
+                && !matches!(ended.ending, Ending::Malformed(_) | Ending::Broken(_));
+            if well {
+                self.backoff.reset();
+                reopened = false;
+            }
+            let at_once = ended.ending.reopens_at_once() && !reopened;
+            reopened = at_once;
+            self.learn(&ended);
+            if !at_once {
+                let wait = self.backoff.next_wait(&mut self.rng);
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => {}
+                    () = tokio::time::sleep(wait) => {}
+                }
+            }
+        }
+        self.context.shared.set_stream(StreamState::Connecting);
+        Ok(())
+    }
+
+    /// Finds the leader and its term.
+    async fn plan(&mut self) -> Result<Result<Plan, Ending>, DifferentClusters> {
+        let stop = self.context.stop.clone();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Ok(Err(Ending::Stopped)),
+            plan = self.find() => plan,
+        }
+    }
+
+    async fn find(&mut self) -> Result<Result<Plan, Ending>, DifferentClusters> {
+        let context = Arc::clone(&self.context);
+        let (shared, config) = (&context.shared, &context.config);
+        let limits = ResolveLimits {
+            deadline: config.call_timeout,
+            settle: SETTLE,
+        };
+        let endpoints = self.endpoints();
+        let found = resolve(
+            &context.transport,
+            &endpoints,
+            self.cluster.as_ref(),
+            limits,
+        )
+        .await;
+        let membership = match found {
+            Ok(membership) => membership,
+            Err(ResolveError::DifferentClusters(error)) if self.cluster.is_none() => {
+                return Err(error);
+            }
+            Err(error) => {
+                shared.publish_no_leader();
+                return Ok(Err(Ending::NoLeader(error)));
+            }
+        };
+        let cluster_id = membership.cluster_id;
+        shared.settle_cluster(cluster_id);
+        self.settle(&membership);
+        let url = membership.leader_url(self.attempt).to_owned();
+        self.attempt = self.attempt.wrapping_add(1);
+        let read = context.transport.leader_key(&url, cluster_id);
+        let term = match within(config.call_timeout, &url, read).await {
+            Ok(Some(key)) if key.is_held_by(&url) => Some(key.term),
+            Ok(_) => {
+                shared.publish_no_leader();
+                return Ok(Err(Ending::NotLeading));
+            }
+            Err(error) => {
+                debug!(%error, "the term could not be read");
+                None
+            }
+        };
+        shared.publish_pd(PdView {
+            cluster_id,
+            members: membership.members,
+            leader: Some(LeaderView {
+                member: membership.leader,
+                url: url.clone(),
+                term,
+            }),
+        });
+        let resumes = term.is_some() && term == self.term && !self.distrust;
+        Ok(Ok(Plan {
+            url,
+            cluster_id,
+            term,
+            start_index: if resumes { self.progress.next } else { 0 },
+            progress: self.progress,
+        }))
+    }
+
+    fn endpoints(&self) -> Vec<String> {
+        let mut endpoints = self.context.config.endpoints().to_vec();
+        for url in &self.learned {
+            if !endpoints.contains(url) {
+                endpoints.push(url.clone());
+            }
+        }
+        endpoints
+    }
+
+    fn settle(&mut self, membership: &Membership) {
+        self.cluster.get_or_insert_with(|| ClusterProof {
+            url: membership.told_by.clone(),
+            cluster_id: membership.cluster_id,
+        });
+        self.learned = membership
+            .members
+            .iter()
+            .filter_map(|member| member.client_urls.first().cloned())
+            .collect();
+    }
+
+    /// Takes over what the session achieved.
+    fn learn(&mut self, ended: &Ended) {
+        self.progress = Progress {
+            published: false,
+            applied_any: false,
+            ..ended.progress
+        };
+        if ended.progress.published {
+            self.term = ended.term;
+            self.distrust = false;
+        }
+        self.distrust |= ended.ending.distrusts_index();
+    }
+
+    fn note(&self, ending: &Ending) {
+        let counters = &self.context.shared.counters;
+        counters.reconnects.add(1);
+        match ending {
+            Ending::Gap { .. } => counters.gaps.add(1),
+            Ending::Regressed => counters.regressions.add(1),
+            Ending::Silence(_) => counters.silences.add(1),
+            Ending::TermChanged => counters.term_changes.add(1),
+            _ => {}
+        }
+        if self.context.notes.is_news(ending.name()) {
+            warn!(reason = ending.name(), detail = %ending.detail(), "not following the PD leader");
+        } else {
+            debug!(reason = ending.name(), detail = %ending.detail(), "still not following the PD leader");
+        }
+    }
+}

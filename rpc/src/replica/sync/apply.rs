@@ -1,0 +1,192 @@
+//! The apply task: what has been received becomes visible in the map, frame by frame.
+//!
+//! A frame is one batch, so a reader sees all of it or nothing. The next index advances by the frame's length, however
+//! many of its regions the map refused as stale: the leader counts records, not effects.
+
+use std::sync::Arc;
+
+use tidegate_core::{Batch, Moment, Provenance, Region};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::proto::convert::Malformed;
+use crate::replica::hooks::ApplyLayer;
+use crate::replica::state::{Shared, StreamState};
+
+use super::decode;
+use super::frame::Kind;
+use super::queue::{Queued, Received};
+use super::staging::Staged;
+
+/// How far a session got.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Progress {
+    /// The next index to apply in the map that answers; 0 when there is none.
+    pub(super) next: u64,
+    /// While a gap is open: the index that closes it.
+    pub(super) gap_until: Option<u64>,
+    /// A full sync was published.
+    pub(super) published: bool,
+    /// At least one frame was applied whole.
+    pub(super) applied_any: bool,
+}
+
+pub(super) struct Applier {
+    pub(super) shared: Arc<Shared>,
+    pub(super) layer: Option<Arc<dyn ApplyLayer>>,
+    pub(super) progress: Progress,
+    /// Present until the full sync of this session is published.
+    pub(super) staged: Option<Staged>,
+    /// Told once the map that answers is the one that this session feeds.
+    pub(super) following: watch::Sender<bool>,
+    pub(super) batch_limit: u64,
+}
+
+impl Applier {
+    /// Applies until the queue ends, something cannot be used, or the session is given up.
+    pub(super) async fn run(
+        mut self,
+        mut queue: mpsc::Receiver<Queued>,
+        give_up: CancellationToken,
+    ) -> (Progress, Option<Malformed>) {
+        let mut last = self.shared.gate.view().last_sync;
+        loop {
+            let queued = tokio::select! {
+                biased;
+                () = give_up.cancelled() => break,
+                queued = queue.recv() => queued,
+            };
+            let Some(Queued { received, .. }) = &queued else {
+                break;
+            };
+            self.started();
+            if let Some(layer) = &self.layer {
+                let passed = tokio::select! {
+                    biased;
+                    () = give_up.cancelled() => false,
+                    () = layer.before_apply() => true,
+                };
+                if !passed {
+                    self.finished(last);
+                    break;
+                }
+            }
+            if let Err(malformed) = self.apply(received) {
+                self.finished(last);
+                return (self.progress, Some(malformed));
+            }
+            last = Some(received.at);
+            self.finished(last);
+        }
+        (self.progress, None)
+    }
+
+    fn generation(&self) -> u64 {
+        match &self.staged {
+            Some(staged) => staged.generation(),
+            None => self.shared.gate.generation(),
+        }
+    }
+
+    fn started(&self) {
+        let now = self.shared.clock.now();
+        self.shared.gate.apply_started(self.generation(), now);
+    }
+
+    /// Ends an apply. A staged map has no index before it is published, and a generation into which nothing was applied
+    /// has no stamp.
+    fn finished(&self, last: Option<Moment>) {
+        if let (None, Some(at)) = (&self.staged, last) {
+            self.shared
+                .gate
+                .apply_finished(self.generation(), self.progress.next, at);
+        }
+    }
+
+    fn apply(&mut self, received: &Received) -> Result<(), Malformed> {
+        let frame = &received.frame;
+        let (regions, fault) = decode::regions(frame);
+        if fault.is_some() {
+            self.shared.counters.malformed.add(1);
+        }
+        self.put(regions, received.at);
+        if let Some(malformed) = fault {
+            return Err(malformed);
+        }
+        let end = frame.start_index.saturating_add(frame.regions.len() as u64);
+        match received.kind {
+            Kind::Snapshot => self.shared.set_stream(StreamState::Snapshot),
+            Kind::CatchUp => self.shared.set_stream(StreamState::CatchUp),
+            Kind::Completion => self.complete(frame.start_index),
+            Kind::Records => self.advance(end, frame.regions.len() as u64),
+            Kind::InSync | Kind::Keepalive => self.live(),
+            // The index waits for what is missing; the session has ended.
+            Kind::Gap { .. }
+            // The receiver ends the stream at these instead of queueing them.
+            | Kind::Regressed | Kind::Broken(_) | Kind::Error => {}
+        }
+        self.progress.applied_any |= !matches!(received.kind, Kind::Gap { .. });
+        Ok(())
+    }
+
+    fn put(&self, regions: Vec<Region>, received_at: Moment) {
+        if regions.is_empty() {
+            return;
+        }
+        let count = regions.len();
+        let mut batch = Batch::with_capacity(count);
+        for region in regions {
+            batch.put(region, Provenance::Stream { received_at });
+        }
+        let outcomes = match &self.staged {
+            Some(staged) => staged.apply(batch),
+            None => self.shared.map.apply(batch),
+        };
+        let refused = outcomes
+            .iter()
+            .filter(|outcome| outcome.is_refused())
+            .count();
+        self.shared.counters.regions.add(count as u64);
+        self.shared.counters.stale_skips.add(refused as u64);
+    }
+
+    fn advance(&mut self, next: u64, records: u64) {
+        self.progress.next = next;
+        if self.progress.gap_until.is_some_and(|until| next >= until) {
+            // What was skipped has been applied, and so has again what had been applied beyond it.
+            self.progress.gap_until = None;
+            self.shared.gate.gap(self.generation(), false);
+        }
+        if records < self.batch_limit || self.shared.stream() == StreamState::Live {
+            self.live();
+        } else {
+            self.shared.set_stream(StreamState::CatchUp);
+            self.follow();
+        }
+    }
+
+    fn complete(&mut self, next: u64) {
+        let Some(staged) = self.staged.take() else {
+            return;
+        };
+        staged.publish(&self.shared);
+        self.progress = Progress {
+            next,
+            gap_until: None,
+            published: true,
+            applied_any: true,
+        };
+        self.shared.counters.full_syncs_published.add(1);
+        self.live();
+    }
+
+    fn live(&self) {
+        self.shared.set_stream(StreamState::Live);
+        self.follow();
+    }
+
+    fn follow(&self) {
+        self.following
+            .send_if_modified(|following| !std::mem::replace(following, true));
+    }
+}

@@ -1,0 +1,149 @@
+//! Between receive and apply: a queue bounded by frames and by bytes.
+//!
+//! When it is full the receiver waits, and with it HTTP/2's flow control fills and the leader's send blocks. A leader
+//! drops a stream whose send has been blocked for 10 s; the replica then sees an error, drains what it has, and opens
+//! the stream again at the index that it has applied, or gets a full sync if the leader's ring has moved on. What a
+//! frame says about time and head is taken before it waits here: a frame that was queued for 8 s is 8 s old when it is
+//! applied, and the head that it shows is known at once. Of what is still at the leader only a probe can tell.
+
+use std::sync::Arc;
+
+use tidegate_core::Moment;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use crate::proto::pdpb::SyncRegionResponse;
+
+use super::frame::Kind;
+
+/// A classified frame on its way to be applied.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub(super) kind: Kind,
+    pub(super) frame: SyncRegionResponse,
+    pub(super) at: Moment,
+}
+
+/// A frame in the queue, with its share of the bytes.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) received: Received,
+    _share: OwnedSemaphorePermit,
+}
+
+/// The receiver's end.
+#[derive(Debug)]
+pub(super) struct Intake {
+    frames: mpsc::Sender<Queued>,
+    bytes: Arc<Semaphore>,
+    capacity: u32,
+}
+
+/// The applier has gone away.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+/// A queue of at most `frames` frames and about `bytes` bytes. A single frame may be larger than that.
+pub(super) fn queue(frames: usize, bytes: usize) -> (Intake, mpsc::Receiver<Queued>) {
+    let capacity = u32::try_from(bytes.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+    let (sender, receiver) = mpsc::channel(frames.max(1));
+    let intake = Intake {
+        frames: sender,
+        bytes: Arc::new(Semaphore::new(capacity as usize)),
+        capacity,
+    };
+    (intake, receiver)
+}
+
+impl Intake {
+    /// Queues a frame; waits while the queue is full.
+    pub(super) async fn put(&self, received: Received) -> Result<(), Gone> {
+        let share = u32::try_from(weight(&received.frame))
+            .unwrap_or(u32::MAX)
+            .min(self.capacity);
+        let share = Arc::clone(&self.bytes).acquire_many_owned(share);
+        let share = tokio::select! {
+            share = share => share.map_err(|_| Gone)?,
+            () = self.frames.closed() => return Err(Gone),
+        };
+        let queued = Queued {
+            received,
+            _share: share,
+        };
+        self.frames.send(queued).await.map_err(|_| Gone)
+    }
+}
+
+/// About how many bytes a decoded frame holds. Counted by lists and keys, without a walk over every field.
+#[must_use]
+pub(super) fn weight(frame: &SyncRegionResponse) -> usize {
+    const REGION: usize = 200;
+    const PEER: usize = 32;
+    let regions: usize = frame
+        .regions
+        .iter()
+        .map(|region| {
+            REGION + region.start_key.len() + region.end_key.len() + region.peers.len() * PEER
+        })
+        .sum();
+    let buckets: usize = frame
+        .buckets
+        .iter()
+        .flat_map(|buckets| &buckets.keys)
+        .map(|key| key.len() + PEER)
+        .sum();
+    1 + regions + buckets
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::proto::metapb;
+
+    use super::*;
+
+    fn received(regions: usize) -> Received {
+        Received {
+            kind: Kind::Records,
+            frame: SyncRegionResponse {
+                regions: vec![metapb::Region::default(); regions],
+                ..SyncRegionResponse::default()
+            },
+            at: Moment::from_nanos(1),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_receiver_waits_for_frames_and_for_bytes() {
+        for (frames, bytes) in [(1, usize::MAX), (64, 1500)] {
+            let (intake, mut applier) = queue(frames, bytes);
+            intake.put(received(5)).await.unwrap();
+            let second = intake.put(received(5));
+            tokio::pin!(second);
+            tokio::select! {
+                biased;
+                _ = &mut second => panic!("{frames} frames, {bytes} bytes: the queue is full"),
+                () = tokio::task::yield_now() => {}
+            }
+            drop(applier.recv().await.unwrap());
+            second.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frame_larger_than_the_whole_queue_still_passes() {
+        let (intake, mut applier) = queue(4, 100);
+        intake.put(received(50)).await.unwrap();
+        assert_eq!(
+            applier.recv().await.unwrap().received.frame.regions.len(),
+            50
+        );
+    }
+
+    #[tokio::test]
+    async fn a_waiting_receiver_is_told_when_the_applier_goes_away() {
+        let (intake, applier) = queue(4, 1100);
+        intake.put(received(5)).await.unwrap();
+        let second = intake.put(received(5));
+        drop(applier);
+        assert!(second.await.is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! The receive task: takes frames off the wire, says at once what they show, and queues them.
+//!
+//! It never applies anything, so the leader's sends are not held up by the map. What a frame tells about time and head
+//! is recorded here, on receipt: the head goes to the gate before the frame is queued (G1), and the time of receipt
+//! travels with the frame (G2).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tidegate_core::Moment;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::pd::FrameSource;
+use crate::proto::pdpb::SyncRegionResponse;
+use crate::replica::state::Shared;
+
+use super::ending::Ending;
+use super::frame::{Kind, Phase, Shape, classify};
+use super::queue::{Intake, Received};
+
+/// When the stream was last heard of.
+#[derive(Debug)]
+pub(super) struct Heard(AtomicU64);
+
+impl Heard {
+    pub(super) fn at(moment: Moment) -> Self {
+        Self(AtomicU64::new(moment.as_nanos()))
+    }
+
+    pub(super) fn last(&self) -> Moment {
+        // Relaxed: one value by itself; whoever reads it reads nothing else on the strength of it.
+        Moment::from_nanos(self.0.load(Relaxed))
+    }
+
+    fn note(&self, at: Moment) {
+        // Relaxed: see `last`.
+        self.0.store(at.as_nanos(), Relaxed);
+    }
+}
+
+/// A frame that ends the stream: why, and the frame if its regions are to be applied all the same.
+#[derive(Debug)]
+pub(super) struct Last {
+    pub(super) ending: Ending,
+    pub(super) received: Option<Received>,
+}
+
+/// Gives frames their meaning and tells the gate what they show.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) shared: Arc<Shared>,
+    pub(super) cluster_id: u64,
+    pub(super) phase: Phase,
+    /// The generation that the stream feeds: the one that answers, or the one of the full sync.
+    pub(super) generation: u64,
+}
+
+impl Reader {
+    /// The meaning of the first frame, before it counts for anything: the term is confirmed in between.
+    pub(super) fn peek(&self, frame: &SyncRegionResponse) -> Kind {
+        classify(self.phase, Shape::of(frame, self.cluster_id)).0
+    }
+
+    /// Takes a frame that was received at `at`.
+    pub(super) fn take(
+        &mut self,
+        frame: SyncRegionResponse,
+        at: Moment,
+    ) -> Result<Received, Box<Last>> {
+        let shape = Shape::of(&frame, self.cluster_id);
+        let at_once = matches!(self.phase, Phase::Asked { .. });
+        let (kind, next) = classify(self.phase, shape);
+        self.phase = next;
+        if let Some(head) = kind.head(shape) {
+            self.shared.gate.head_received(self.generation, head);
+        }
+        let last = |ending, received| Err(Box::new(Last { ending, received }));
+        match kind {
+            Kind::Error => {
+                self.shared.counters.error_frames.add(1);
+                let error = frame.header.and_then(|header| header.error);
+                let message = error.map_or_else(String::new, |error| error.message);
+                last(Ending::LeaderError(message), None)
+            }
+            Kind::Broken(what) => {
+                self.shared.counters.malformed.add(1);
+                last(Ending::Broken(what), None)
+            }
+            Kind::Regressed => last(Ending::Regressed, None),
+            Kind::Gap { missing } => {
+                // Before anything beyond the gap is applied.
+                self.shared.gate.gap(self.generation, true);
+                let until = shape.start_index.saturating_add(shape.len);
+                let received = Received { kind, frame, at };
+                last(
+                    Ending::Gap {
+                        missing,
+                        until,
+                        at_once,
+                    },
+                    Some(received),
+                )
+            }
+            Kind::Snapshot
+            | Kind::CatchUp
+            | Kind::Completion
+            | Kind::Records
+            | Kind::InSync
+            | Kind::Keepalive => Ok(Received { kind, frame, at }),
+        }
+    }
+}
+
+/// Receives until the stream ends, falls silent, or is given up; sends the reason to `endings`.
+pub(super) async fn receive<F: FrameSource>(
+    mut reader: Reader,
+    mut frames: F,
+    intake: Intake,
+    heard: Arc<Heard>,
+    endings: mpsc::Sender<Ending>,
+    give_up: CancellationToken,
+) {
+    let work = async {
+        let silence = reader.shared.thresholds.time_threshold;
+        loop {
+            let frame = match timeout(silence, frames.next_frame()).await {
+                Err(_) => return Some(Ending::Silence(silence)),
+                Ok(Err(error)) => return Some(Ending::Call(error)),
+                Ok(Ok(None)) => return Some(Ending::Closed),
+                Ok(Ok(Some(frame))) => frame,
+            };
+            let at = reader.shared.clock.now();
+            heard.note(at);
+            reader.shared.counters.frames.add(1);
+            match reader.take(frame, at) {
+                // The applier has said why when it goes away.
+                Ok(received) => intake.put(received).await.ok()?,
+                Err(last) => {
+                    if let Some(received) = last.received {
+                        intake.put(received).await.ok()?;
+                    }
+                    return Some(last.ending);
+                }
+            }
+        }
+    };
+    let ending = tokio::select! {
+        biased;
+        () = give_up.cancelled() => None,
+        ending = work => ending,
+    };
+    if let Some(ending) = ending {
+        // Only the first reason counts; there may be nobody left to hear a later one.
+        let _ = endings.try_send(ending);
+    }
+}

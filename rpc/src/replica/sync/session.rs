@@ -1,0 +1,253 @@
+//! One session: one stream, from its request to its end.
+//!
+//! The term is read before the request (by the driver) and again after the first frame; nothing of the stream counts
+//! before both are equal. Then three tasks run: receive, apply and watch. The first to find a reason ends the session.
+//! What has been received is still applied, for a bounded time, so that the next session can start further on.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::pd::{FrameSource, Lane, PdTransport, Term, within};
+
+use super::apply::{Applier, Progress};
+use super::context::Context;
+use super::ending::Ending;
+use super::frame::{Kind, Phase};
+use super::queue::{Received, queue};
+use super::receive::{Heard, Reader, receive};
+use super::staging::Staged;
+use super::watch::Watch;
+
+/// What a session sets out with.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// Where the leader is.
+    pub(super) url: String,
+    pub(super) cluster_id: u64,
+    /// The term as it was before the request; `None` when it could not be read.
+    pub(super) term: Option<Term>,
+    /// The index to ask for; 0 for a full sync.
+    pub(super) start_index: u64,
+    pub(super) progress: Progress,
+}
+
+/// How a session ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) ending: Ending,
+    pub(super) progress: Progress,
+    /// The term that was confirmed for the stream.
+    pub(super) term: Option<Term>,
+}
+
+/// A stream whose first frame counts.
+struct Opened<F> {
+    frames: F,
+    first: Received,
+    reader: Reader,
+    staged: Option<Staged>,
+    term: Option<Term>,
+}
+
+/// Follows the leader until something ends it.
+pub(super) async fn run<T: PdTransport>(context: &Arc<Context<T>>, plan: Plan) -> Ended {
+    let opened = tokio::select! {
+        biased;
+        () = context.stop.cancelled() => Err(Ending::Stopped),
+        opened = open(context, &plan) => opened,
+    };
+    match opened {
+        Ok(opened) => follow(context, plan, opened).await,
+        Err(ending) => Ended {
+            ending,
+            progress: plan.progress,
+            term: None,
+        },
+    }
+}
+
+async fn open<T: PdTransport>(
+    context: &Arc<Context<T>>,
+    plan: &Plan,
+) -> Result<Opened<T::Frames>, Ending> {
+    let Context { shared, config, .. } = &**context;
+    let name = config.stream_name().to_owned();
+    let request = context.request(name, plan.cluster_id, plan.start_index);
+    let call = context
+        .transport
+        .sync_regions(&plan.url, Lane::Stream, request);
+    let silence = shared.thresholds.time_threshold;
+    let first = async {
+        let mut frames = call.await?;
+        Ok((frames.next_frame().await?, frames))
+    };
+    let (frame, frames) = within(silence, &plan.url, first)
+        .await
+        .map_err(Ending::Call)?;
+    let at = shared.clock.now();
+    let frame = frame.ok_or(Ending::Closed)?;
+    shared.counters.frames.add(1);
+    let term = confirm(context, plan).await?;
+
+    let mut reader = Reader {
+        shared: Arc::clone(shared),
+        cluster_id: plan.cluster_id,
+        phase: Phase::Asked {
+            index: plan.start_index,
+        },
+        generation: shared.gate.generation(),
+    };
+    let kind = reader.peek(&frame);
+    // The leader cannot be at an index below one that it has shown in this term.
+    if kind == Kind::InSync && shared.gate.view().head > plan.start_index {
+        return Err(Ending::Regressed);
+    }
+    let staged = if kind.is_full_sync() {
+        let generation = shared.gate.next_generation();
+        shared.gate.begin(generation);
+        shared.counters.full_syncs.add(1);
+        reader.generation = generation;
+        Some(Staged::new(generation))
+    } else {
+        None
+    };
+    let first = reader.take(frame, at).map_err(|last| last.ending)?;
+    Ok(Opened {
+        frames,
+        first,
+        reader,
+        staged,
+        term,
+    })
+}
+
+/// The term after the first frame. It must be the one from before the request; one that could not be read then and
+/// can now is a reason to begin anew, and one that cannot be read goes with a full sync only.
+async fn confirm<T: PdTransport>(
+    context: &Context<T>,
+    plan: &Plan,
+) -> Result<Option<Term>, Ending> {
+    let read = context.transport.leader_key(&plan.url, plan.cluster_id);
+    match within(context.config.call_timeout, &plan.url, read).await {
+        Ok(Some(key)) if plan.term == Some(key.term) && key.is_held_by(&plan.url) => {
+            Ok(Some(key.term))
+        }
+        Ok(_) => Err(Ending::TermChanged),
+        Err(_) if plan.start_index == 0 => Ok(None),
+        Err(error) => Err(Ending::Call(error)),
+    }
+}
+
+async fn follow<T: PdTransport>(
+    context: &Arc<Context<T>>,
+    plan: Plan,
+    opened: Opened<T::Frames>,
+) -> Ended {
+    let Context {
+        shared,
+        config,
+        layer,
+        stop,
+        ..
+    } = &**context;
+    let (intake, queued) = queue(config.queue_frames, config.queue_bytes);
+    let (endings, mut ended) = mpsc::channel(4);
+    let (following, follows) = watch::channel(false);
+    let heard = Arc::new(Heard::at(opened.first.at));
+    let leave = CancellationToken::new();
+    let abandon = CancellationToken::new();
+    // The queue is empty and holds at least one frame of any size.
+    let queued_first = intake.put(opened.first).await.is_ok();
+    debug_assert!(queued_first, "the queue's other end is held here");
+
+    let applier = Applier {
+        shared: Arc::clone(shared),
+        layer: layer.clone(),
+        progress: plan.progress,
+        staged: opened.staged,
+        following,
+        batch_limit: config.batch_limit,
+    };
+    let apply_endings = endings.clone();
+    let apply_abandon = abandon.clone();
+    let mut apply = tokio::spawn(async move {
+        let (progress, fault) = applier.run(queued, apply_abandon).await;
+        if let Some(fault) = fault {
+            let _ = apply_endings.try_send(Ending::Malformed(fault));
+        }
+        progress
+    });
+    let watcher = Watch {
+        context: Arc::clone(context),
+        url: plan.url.clone(),
+        cluster_id: plan.cluster_id,
+        term: opened.term,
+        following: follows,
+        heard: Arc::clone(&heard),
+    };
+    let watching = tokio::spawn(watcher.run(endings.clone(), leave.clone()));
+    let receiving = tokio::spawn(receive(
+        opened.reader,
+        opened.frames,
+        intake,
+        heard,
+        endings,
+        leave.clone(),
+    ));
+
+    let ending = tokio::select! {
+        biased;
+        () = stop.cancelled() => Ending::Stopped,
+        ending = ended.recv() => ending.unwrap_or(Ending::Closed),
+    };
+    leave.cancel();
+    // Both leave at their next wait; a panic in one of them must not hide the reason that was given.
+    let _ = receiving.await;
+    let _ = watching.await;
+    if matches!(ending, Ending::Stopped) {
+        abandon.cancel();
+    }
+    let drained = tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        drained = timeout(config.call_timeout, &mut apply) => drained.ok(),
+    };
+    let applied = match drained {
+        Some(applied) => applied,
+        None => {
+            abandon.cancel();
+            apply.await
+        }
+    };
+    match applied {
+        Ok(mut progress) => {
+            if let Ending::Gap { until, .. } = ending {
+                progress.gap_until = progress.gap_until.max(Some(until));
+            }
+            Ended {
+                ending: first_fault(ending, &mut ended),
+                progress,
+                term: opened.term,
+            }
+        }
+        // Nobody knows what has been applied.
+        Err(_) => Ended {
+            ending: Ending::Broken("the apply task failed"),
+            progress: Progress::default(),
+            term: None,
+        },
+    }
+}
+
+/// A malformed region that was found while draining matters more than the reason that ended the stream.
+fn first_fault(ending: Ending, later: &mut mpsc::Receiver<Ending>) -> Ending {
+    while let Ok(other) = later.try_recv() {
+        if matches!(other, Ending::Malformed(_)) {
+            return other;
+        }
+    }
+    ending
+}

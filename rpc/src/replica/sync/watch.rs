@@ -1,0 +1,202 @@
+//! The watch beside a stream: every few seconds it probes the leader's head and looks whether the term still stands.
+//!
+//! The look comes after the probe's answer. A create-revision is new for each reign, so one look that finds the
+//! session's own says that the leader has reigned without a break since the session began, and that the answer was
+//! given in this reign.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::Moment;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+
+use crate::pd::{CallError, FrameSource, Lane, PdTransport, Term, within};
+
+use super::context::Context;
+use super::ending::Ending;
+use super::frame::Shape;
+use super::probe::{Circumstances, ProbeBounds, Shown, may_probe, read_answer};
+use super::receive::Heard;
+
+/// A leader that chooses a full sync for a probe pays for it; after such an answer probes pause, for this many turns
+/// at most.
+const LONGEST_PAUSE: u32 = 4;
+
+pub(super) struct Watch<T> {
+    pub(super) context: Arc<Context<T>>,
+    pub(super) url: String,
+    pub(super) cluster_id: u64,
+    /// `None` when it could not be read: the session then ends as soon as it can.
+    pub(super) term: Option<Term>,
+    pub(super) following: watch::Receiver<bool>,
+    pub(super) heard: Arc<Heard>,
+}
+
+/// A probe that was answered, before the term has been looked at again.
+struct Answered {
+    generation: u64,
+    sent_at: Moment,
+    shown: Shown,
+}
+
+#[derive(Default)]
+struct Pause {
+    length: u32,
+    left: u32,
+}
+
+impl<T: PdTransport> Watch<T> {
+    /// Watches until the term ends or the session is given up; sends the reason to `endings`.
+    pub(super) async fn run(mut self, endings: mpsc::Sender<Ending>, give_up: CancellationToken) {
+        let ending = tokio::select! {
+            biased;
+            () = give_up.cancelled() => return,
+            ending = self.watch() => ending,
+        };
+        // Only the first reason counts; there may be nobody left to hear a later one.
+        let _ = endings.try_send(ending);
+    }
+
+    async fn watch(&mut self) -> Ending {
+        let interval = self.context.config.probe_interval;
+        let mut pause = Pause::default();
+        loop {
+            if self.is_following() {
+                sleep(interval).await;
+            } else {
+                self.await_following(interval).await;
+            }
+            let answered = if pause.left > 0 {
+                pause.left -= 1;
+                None
+            } else {
+                self.probe(&mut pause).await
+            };
+            if let Some(ending) = self.look(answered).await {
+                return ending;
+            }
+        }
+    }
+
+    fn is_following(&self) -> bool {
+        *self.following.borrow()
+    }
+
+    /// Returns when the map that answers is fed by this session, so that the first probe follows at once, or after
+    /// `interval`.
+    async fn await_following(&mut self, interval: Duration) {
+        let following = async { self.following.wait_for(|now| *now).await.is_ok() };
+        match timeout(interval, following).await {
+            Ok(true) => {
+                if self.context.notes.is_news("following") {
+                    info!(leader = %self.url, "following the PD leader");
+                }
+            }
+            // The applier is gone and the session about to end.
+            Ok(false) => sleep(interval).await,
+            Err(_) => {}
+        }
+    }
+
+    async fn probe(&self, pause: &mut Pause) -> Option<Answered> {
+        if !self.is_following() || self.term.is_none() {
+            return None;
+        }
+        let Context { shared, config, .. } = &*self.context;
+        let view = shared.gate.view();
+        let circumstances = Circumstances {
+            applied: view.applied,
+            lag: view.lag,
+            silent_for: shared.clock.now().saturating_since(self.heard.last()),
+        };
+        let bounds = ProbeBounds {
+            lag_below: config.smallest_ring / 2,
+            heard_within: shared.thresholds.time_threshold / 2,
+        };
+        if let Err(held) = may_probe(circumstances, bounds) {
+            shared.counters.probes_held.add(1);
+            debug!(?held, "no probe now");
+            return None;
+        }
+        shared.counters.probes_sent.add(1);
+        let sent_at = shared.clock.now();
+        let shown = match within(config.call_timeout, &self.url, self.ask(view.applied)).await {
+            Ok(shown) => shown,
+            Err(error) => {
+                debug!(%error, "a probe was not answered");
+                shared.counters.probes_failed.add(1);
+                return None;
+            }
+        };
+        if shown == Shown::Nothing {
+            pause.length = (pause.length * 2).clamp(1, LONGEST_PAUSE);
+            pause.left = pause.length;
+        } else {
+            pause.length = 0;
+        }
+        Some(Answered {
+            generation: view.generation,
+            sent_at,
+            shown,
+        })
+    }
+
+    /// One stream of its own for one frame.
+    async fn ask(&self, index: u64) -> Result<Shown, CallError> {
+        let config = &self.context.config;
+        let request = self
+            .context
+            .request(config.probe_name(), self.cluster_id, index);
+        let transport = &self.context.transport;
+        let mut frames = transport
+            .sync_regions(&self.url, Lane::Calls, request)
+            .await?;
+        Ok(match frames.next_frame().await? {
+            Some(frame) => read_answer(
+                index,
+                Shape::of(&frame, self.cluster_id),
+                config.batch_limit,
+            ),
+            None => Shown::Nothing,
+        })
+    }
+
+    /// Looks at the term, and lets a probe's answer count if it still stands.
+    async fn look(&self, answered: Option<Answered>) -> Option<Ending> {
+        let Context {
+            shared, transport, ..
+        } = &*self.context;
+        let read = transport.leader_key(&self.url, self.cluster_id);
+        let key = within(self.context.config.call_timeout, &self.url, read).await;
+        let stands = match (self.term, key) {
+            (Some(term), Ok(Some(key))) if key.term == term && key.is_held_by(&self.url) => true,
+            (_, Ok(_)) => return Some(Ending::TermChanged),
+            (_, Err(error)) => {
+                debug!(%error, "the term could not be read");
+                false
+            }
+        };
+        let answered = answered?;
+        match answered.shown {
+            Shown::Head(head) if stands => {
+                let Answered {
+                    generation,
+                    sent_at,
+                    ..
+                } = answered;
+                shared.gate.probe_answered(generation, sent_at, head);
+                shared.counters.probes_proved.add(1);
+                return None;
+            }
+            Shown::AtLeast(head) if stands => {
+                shared.gate.head_received(answered.generation, head);
+            }
+            _ => {}
+        }
+        shared.counters.probes_failed.add(1);
+        None
+    }
+}
