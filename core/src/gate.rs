@@ -42,8 +42,9 @@
 //! the last counter is loaded, so such a reader finds that it has read nothing.
 //!
 //! Events of a generation that has no bank (any more) are ignored: a late probe of an older
-//! generation proves nothing. Whoever begins a generation has stopped the tasks of those before
-//! it that have the same lowest bit.
+//! generation proves nothing. That is a check and not a lock: whoever begins a generation has
+//! waited for the end of the tasks that report for earlier ones with the same lowest bit (to
+//! have aborted them is not enough), so that none of them is inside a call.
 
 use std::time::Duration;
 
@@ -365,7 +366,7 @@ impl Gate {
 
     /// Whether the map, whose generation is `map_generation`, may answer at `now`.
     ///
-    /// Nine loads, no lock, no allocation, no clock. See the module's documentation for the order
+    /// Eight loads, no lock, no allocation, no clock. See the module's documentation for the order
     /// of reasons and for how to ask.
     pub fn decide(&self, map_generation: u64, now: Moment, thresholds: &Thresholds) -> Decision {
         let generation = self.generation();

@@ -23,6 +23,8 @@
 //! applier takes from the front. A place is written again only after the applier has taken it.
 //! When all are taken, the newest probe is dropped: the oldest then waits since `CAPACITY`
 //! probes, the gate is long shut for age, and the first apply that settles anything makes room.
+//! The applier stops at the first probe that it has not reached: a leader's index does not go back
+//! within a generation, so those behind it are not reached either.
 
 use crate::clock::Moment;
 use crate::lag::{Index, Stamp};

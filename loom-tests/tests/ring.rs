@@ -21,8 +21,8 @@ fn check(from: u64, answer: &Answer<u64>) {
     }
 }
 
-/// Defends the Release of the slot and of `next`: without the first a reader follows a pointer to
-/// a record that is not filled in, without the second it finds a slot empty.
+/// Defends the Release and Acquire of `next`, and that it is stored after the slot: a reader that
+/// is told of an index finds its slot filled.
 #[test]
 fn a_reader_beside_the_writer_sees_whole_records() {
     model(
@@ -51,7 +51,8 @@ fn a_reader_beside_the_writer_sees_whole_records() {
 }
 
 /// Defends the index in the record (a slot that has come round answers with a gap, never with the
-/// newer record) and the guard of the reader (an overwritten record is not freed under it).
+/// newer record), the Release and Acquire of the slot (the newer record, which `next` does not
+/// cover yet, is filled in) and the guard of the reader (the older one is not freed under it).
 #[test]
 fn a_reader_that_is_overtaken_gets_a_gap() {
     model("ring::a_reader_that_is_overtaken_gets_a_gap", || {

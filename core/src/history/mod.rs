@@ -21,6 +21,9 @@
 //! is a gap). No double check of `next` is needed, and `first` is never stored: it follows from
 //! `next`, and from step 1 to step 2 it may be one too low, which the record's own index makes
 //! up for.
+//!
+//! An overwritten record waits in the appender's bag until the reclaimer frees it, so a history
+//! keeps `N` records plus some bags of retired ones, and more only while a guard is held.
 
 use crate::sync::Arc;
 

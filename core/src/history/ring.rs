@@ -130,6 +130,7 @@ impl<T: Clone + Send + Sync + 'static> Ring<T> {
     fn get(&self, index: u64, _guard: &Guard) -> Result<T, Overtaken> {
         // Acquire: pairs with the Release in `append`. Model: loom-tests/tests/ring.rs.
         let pointer = self.slot(index).load(Ordering::Acquire);
+        debug_assert!(!pointer.is_null(), "an index below `next` has no record");
         // SAFETY: the slot of an index below `next` is never null; the record is immutable, and the
         // guard was pinned before the load, so it is not freed while we look.
         let record = unsafe { &*pointer };
