@@ -6,15 +6,23 @@
 //! none of them reads several regions from one snapshot while a writer is at work, except by
 //! keeping the writer out.
 
+mod concurrent_map;
 mod hash_map;
+mod imbl;
 mod lock;
 mod ours;
+mod skip_map;
+mod tree_index;
 
 use tidegate_core::{Moment, Peer, Provenance, Region};
 
+pub use concurrent_map::Handles;
 pub use hash_map::LockedHashMap;
+pub use imbl::Persistent;
 pub use lock::{Lock, Locked, ParkingLot, Plain, Std};
 pub use ours::Ours;
+pub use skip_map::Skip;
+pub use tree_index::Tree;
 
 use crate::row_key::RowKey;
 
@@ -110,6 +118,10 @@ pub fn all(regions: &[Region]) -> Vec<Box<dyn Runs>> {
         load::<Ours>(regions),
         load::<Locked<Std>>(regions),
         load::<Locked<ParkingLot>>(regions),
+        load::<Skip>(regions),
+        load::<Tree>(regions),
+        Box::new(Handles::load(regions.to_vec())),
+        load::<Persistent>(regions),
     ]
 }
 
