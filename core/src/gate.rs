@@ -286,12 +286,13 @@ impl Gate {
             return;
         }
         let bank = self.slot(generation);
-        // Release: kept before the emptying by the Release of every store in it, which pairs with
-        // the Acquire loads in `read`. Model: loom-tests/tests/gate.rs.
-        bank.generation.store(0, Ordering::Release);
+        // Relaxed: each store of the emptying is a Release, so that a reader who meets one of them
+        // also meets this. Model: loom-tests/tests/gate.rs.
+        bank.generation.store(0, Ordering::Relaxed);
         bank.counters.reset();
         bank.proofs.reset();
-        // Release: pairs with the Acquire in `bank`; events find an empty bank.
+        // Release: pairs with the Acquire in `Bank::generation`; events find an empty bank.
+        // Model: loom-tests/tests/gate.rs.
         bank.generation.store(generation, Ordering::Release);
     }
 
@@ -410,7 +411,8 @@ impl Gate {
         Decision::Serve { age }
     }
 
-    /// Everything the gate knows about the published generation.
+    /// Everything the gate knows about the published generation; all of it unknown if the bank
+    /// changes hands during the look.
     #[must_use]
     pub fn view(&self) -> GateView {
         // A bank comes round only every second full sync; the second look finds a settled one.
@@ -448,7 +450,8 @@ impl Gate {
 
 impl Bank {
     fn generation(&self) -> u64 {
-        // Acquire: pairs with the last Release in `begin`; events land in an emptied bank.
+        // Acquire: pairs with the Release in `begin`; events land in an emptied bank.
+        // Model: loom-tests/tests/gate.rs.
         self.generation.load(Ordering::Acquire)
     }
 }

@@ -62,9 +62,9 @@ impl Index {
     }
 
     pub(crate) fn get(&self) -> Option<u64> {
-        // Acquire: pairs with the Release of `set` and `raise`; what was done before the index was
+        // Acquire: pairs with the Release of `set` and `forget`; what was done before the index was
         // reported is visible to whoever acts on it, and the reset of a reused bank shows in its
-        // generation. Model: loom-tests/tests/gate.rs.
+        // generation. Models: loom-tests/tests/gate.rs, lag.rs.
         self.0.load(Ordering::Acquire).checked_sub(1)
     }
 
@@ -77,12 +77,14 @@ impl Index {
 
     /// Raises the index; never lowers it. Any number of writers.
     pub(crate) fn raise(&self, index: u64) {
-        // Release: pairs with the Acquire of `get`. Model: loom-tests/tests/lag.rs.
-        self.0.fetch_max(Self::encode(index), Ordering::Release);
+        // Relaxed: the index publishes nothing that was done before it. A reused bank still shows:
+        // an RMW continues the release sequence of the store in `forget`.
+        self.0.fetch_max(Self::encode(index), Ordering::Relaxed);
     }
 
     pub(crate) fn forget(&self) {
         // Release: pairs with the Acquire of `get`; see `Counters::reset`.
+        // Model: loom-tests/tests/gate.rs.
         self.0.store(0, Ordering::Release);
     }
 }
@@ -98,13 +100,15 @@ impl Stamp {
 
     pub(crate) fn get(&self) -> Option<Moment> {
         // Acquire: pairs with the Release of `set` and `raise`; what was done before the stamp is
-        // visible to whoever acts on it. Model: loom-tests/tests/lag.rs.
+        // visible to whoever acts on it. Models: loom-tests/tests/lag.rs, proof.rs.
         Moment::from_bits(self.0.load(Ordering::Acquire))
     }
 
     /// Sets the stamp. One writer at a time.
     pub(crate) fn set(&self, at: Option<Moment>) {
-        // Release: pairs with the Acquire of `get`. Model: loom-tests/tests/lag.rs.
+        // Release: pairs with the Acquire of `get`; who sees "none" after a reset sees that the bank
+        // was withdrawn, and who sees "none" after an apply sees what the apply has moved.
+        // Model: loom-tests/tests/gate.rs.
         self.0
             .store(at.map_or(0, Moment::to_bits), Ordering::Release);
     }

@@ -71,10 +71,10 @@ impl Proofs {
     /// that these proofs were about.
     pub(crate) fn reset(&self) {
         self.proven_at.set(None);
-        // Release: pairs with the Acquire in `put` and `settle`, which the new generation's
-        // threads run.
-        self.front.store(0, Ordering::Release);
-        self.tail.store(0, Ordering::Release);
+        // Relaxed: published by the bank's generation, which the new generation's events load first.
+        // Model: loom-tests/tests/gate.rs.
+        self.front.store(0, Ordering::Relaxed);
+        self.tail.store(0, Ordering::Relaxed);
     }
 
     /// The send time of the latest probe that became a proof.

@@ -90,15 +90,60 @@ fn a_map_never_answers_on_another_generations_proof() {
     }
 }
 
-/// Defends the withdrawal of the bank's generation and the look at it after the counters: a reader
-/// of generation 1 that is still in its bank when generation 3 takes it over is never told the
-/// counters of 3 for those of 1.
+/// Defends the withdrawal of the bank's generation, that it is looked at after the counters, and
+/// the Release of every store that empties the bank: a reader of generation 1 that is still in its
+/// bank when generation 3 takes it over is never told the counters of 3 for those of 1. In each
+/// run one counter of generation 1 keeps the gate shut.
 #[test]
 fn a_bank_that_is_used_again_is_noticed() {
-    model("gate::a_bank_that_is_used_again_is_noticed", || {
+    for shut_by in [
+        RefuseReason::Gap,
+        RefuseReason::ApplyStall,
+        RefuseReason::IndexLag,
+    ] {
+        let name = format!(
+            "gate::a_bank_that_is_used_again_is_noticed, {}",
+            shut_by.as_str()
+        );
+        model(&name, move || {
+            let gate = Arc::new(Gate::new());
+            fill(&gate, 1, at(100));
+            match shut_by {
+                RefuseReason::Gap => gate.gap(1, true),
+                RefuseReason::ApplyStall => gate.apply_started(1, at(100)),
+                _ => gate.head_received(1, 1_000),
+            }
+            gate.publish(1);
+            let writer = {
+                let gate = Arc::clone(&gate);
+                thread::spawn(move || {
+                    gate.begin(2);
+                    gate.publish(2);
+                    gate.begin(3);
+                    gate.apply_finished(3, 1, at(300));
+                    gate.probe_answered(3, at(300), 1);
+                })
+            };
+            let limits = Thresholds {
+                stall_threshold: Duration::from_secs(10),
+                ..LIMITS
+            };
+            let reason = gate.decide(1, at(400), &limits).refused();
+            assert!(
+                reason == Some(shut_by) || reason == Some(RefuseReason::NotProven),
+                "{reason:?} instead of {shut_by:?}"
+            );
+            writer.join().unwrap();
+        });
+    }
+}
+
+/// Defends the same for the status page: a view holds the counters of one generation, or none.
+#[test]
+fn a_view_is_of_one_generation() {
+    model("gate::a_view_is_of_one_generation", || {
         let gate = Arc::new(Gate::new());
         fill(&gate, 1, at(100));
-        gate.gap(1, true);
         gate.publish(1);
         let writer = {
             let gate = Arc::clone(&gate);
@@ -106,20 +151,48 @@ fn a_bank_that_is_used_again_is_noticed() {
                 gate.begin(2);
                 gate.publish(2);
                 gate.begin(3);
-                gate.apply_finished(3, 1, at(300));
-                gate.probe_answered(3, at(300), 1);
+                gate.head_received(3, 7);
             })
         };
-        let decision = gate.decide(1, at(400), &LIMITS);
+        let view = gate.view();
+        let seen = (view.head, view.applied, view.proven_at, view.last_sync);
+        let unknown = (0, 0, None, None);
+        let first = (1, 1, Some(at(100)), Some(at(100)));
         assert!(
-            matches!(
-                decision.refused(),
-                Some(RefuseReason::Gap | RefuseReason::NotProven)
-            ),
-            "{decision:?} across an open gap"
+            seen == unknown || (view.generation == 1 && seen == first),
+            "{view:?}"
         );
         writer.join().unwrap();
     });
+}
+
+/// Defends the Release and Acquire of the bank's generation towards the events: whoever finds the
+/// bank open for generation 3 finds it empty, and no probe of generation 1 in it.
+#[test]
+fn events_of_a_new_generation_find_an_empty_bank() {
+    model(
+        "gate::events_of_a_new_generation_find_an_empty_bank",
+        || {
+            let gate = Arc::new(Gate::new());
+            fill(&gate, 1, at(1));
+            gate.probe_answered(1, at(100), 5);
+            gate.begin(2);
+            gate.publish(2);
+            let prober = {
+                let gate = Arc::clone(&gate);
+                thread::spawn(move || gate.probe_answered(3, at(50), 9))
+            };
+            gate.begin(3);
+            prober.join().unwrap();
+            gate.apply_finished(3, 5, at(200));
+            gate.publish(3);
+            assert_eq!(
+                gate.view().proven_at,
+                None,
+                "proven by a probe of generation 1"
+            );
+        },
+    );
 }
 
 /// Defends the Release of `publish`: who sees the word of generation 3 does not find the proof
