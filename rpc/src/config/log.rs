@@ -1,5 +1,7 @@
 //! How the process logs: to stderr, through `tracing`, at PD's levels.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::filter::LevelFilter;
 
 use super::ConfigError;
@@ -103,6 +105,7 @@ pub fn init(config: LogConfig) {
     let registry = tracing_subscriber::registry().with(targets);
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     // An error says that somebody else's subscriber is in place, which is what an embedder wants.
     let _ = match config.format {

@@ -52,7 +52,7 @@ pub struct ServeConfig {
     pub probe_interval: Duration,
     /// How long a connection attempt or a unary call to PD may take (`backend-timeout`).
     pub backend_timeout: Duration,
-    /// The longest pause between two attempts to reach PD (`max-backoff`); the first is a tenth.
+    /// The longest pause between two attempts to reach PD (`max-backoff`); the first is a thirtieth.
     pub max_backoff: Duration,
     /// What happens to a lookup while the gate is shut (`when-stale`).
     pub when_stale: WhenStale,
@@ -101,21 +101,19 @@ impl ServeConfig {
         }
     }
 
-    /// The same with every clocked threshold and interval divided by `divisor` (at least 1):
-    /// for a cluster whose keepalives are as much faster. Counts, and the time a stop may take,
-    /// stay.
+    /// The same with every threshold of the gate, the interval of probes and the pauses between
+    /// attempts divided by `divisor` (at least 1): for a cluster whose keepalives are as much
+    /// faster.
     #[must_use]
     pub fn scaled(mut self, divisor: u32) -> Self {
         let divisor = divisor.max(1);
-        for duration in [
-            &mut self.max_age,
-            &mut self.time_threshold,
-            &mut self.stall_threshold,
-            &mut self.probe_interval,
-            &mut self.max_backoff,
-        ] {
-            *duration /= divisor;
-        }
+        let thresholds = self.thresholds().scaled(divisor);
+        self.max_age = thresholds.max_age;
+        self.time_threshold = thresholds.time_threshold;
+        self.index_threshold = thresholds.index_threshold;
+        self.stall_threshold = thresholds.stall_threshold;
+        self.probe_interval /= divisor;
+        self.max_backoff /= divisor;
         self
     }
 

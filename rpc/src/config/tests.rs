@@ -156,10 +156,11 @@ fn a_file_that_is_no_toml_is_an_error_with_its_line() {
 }
 
 #[test]
-fn scaling_divides_times_and_leaves_counts() {
+fn scaling_divides_what_the_gate_goes_by() {
     let tenth = ServeConfig::default().scaled(10);
     assert_eq!(tenth.max_age, Duration::from_secs(1));
     assert_eq!(tenth.probe_interval, Duration::from_millis(300));
-    assert_eq!(tenth.index_threshold, 20_000);
+    assert_eq!(tenth.index_threshold, 2_000);
+    assert_eq!(tenth.thresholds(), Thresholds::default().scaled(10));
     assert_eq!(tenth.shutdown_deadline, Duration::from_secs(5));
 }

@@ -1,5 +1,331 @@
 //! The replica: follows the PD leader's sync stream and answers region lookups while it can prove that they are fresh.
+//!
+//! ```text
+//!  PD leader --SyncRegions--> sync --> map, gate --> serve --> clients   (gRPC)
+//!            <----probes-----                    \-> http  --> operators (same port)
+//! ```
+//!
+//! [`sync`] writes, [`serve`] and [`http`] read; [`Shared`] is all they have in common.
+//!
+//! # Starting and stopping
+//! The port is bound before anything else, so that the address told to PD and to clients is one that somebody listens
+//! on. A start fails for what no retry heals: an address that cannot be used, endpoints of different clusters. PD out
+//! of reach is retried.
+//!
+//! A stop first says so (health turns to NOT_SERVING), stops accepting, answers what was accepted, and then lets go.
+//! What is not done by the deadline is cut.
 
 pub mod hooks;
+mod http;
+mod listener;
+mod serve;
 pub mod state;
+mod status;
 pub mod sync;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::clock::BootClock;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+use tonic::transport::Server;
+use url::Url;
+
+use self::hooks::Hooks;
+use self::http::Pages;
+use self::serve::{HealthService, PdService, RouterService, Serving, guarded};
+use self::state::Shared;
+use self::status::Identity;
+use self::sync::{SyncConfig, SyncConfigError};
+use crate::config::ServeConfig;
+use crate::pd::{
+    BackoffLimits, ChannelSettings, DifferentClusters, Remote, ResolveError, ResolveLimits, resolve,
+};
+use crate::proto::health::health_server::HealthServer;
+use crate::proto::pdpb::pd_server::PdServer;
+use crate::proto::routerpb::router_server::RouterServer;
+
+pub use self::serve::counters::{Counts, Method, Rejection};
+pub use self::status::{GateStatus, LeaderStatus, ReplicaStatus};
+
+/// HTTP/2 pings to clients that have open calls, so that one that is gone is noticed.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a client may leave a ping unanswered.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// The largest request: a batch of 10,000 keys stays far below.
+const REQUEST_LIMIT: usize = 16 << 20;
+
+/// Why a replica cannot start. One line: what, and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The address cannot be listened on.
+    #[error(
+        "cannot listen on {url}: {source}; free the port or give another address with --listen-addr"
+    )]
+    Listen {
+        /// The address.
+        url: Url,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The endpoints belong to different clusters.
+    #[error(transparent)]
+    Clusters(#[from] DifferentClusters),
+    /// A setting of the sync stream.
+    #[error(transparent)]
+    Sync(#[from] SyncConfigError),
+}
+
+/// A replica that has its port and does nothing yet. Dropping it frees the port.
+#[derive(Debug)]
+pub struct Bound {
+    config: ServeConfig,
+    hooks: Hooks,
+    listener: TcpListener,
+    addr: SocketAddr,
+    advertise: String,
+    remote: Arc<Remote>,
+    sync: SyncConfig,
+}
+
+/// A running replica. Dropping it ends it at once; see [`stop`](Self::stop).
+#[derive(Debug)]
+pub struct Replica {
+    addr: SocketAddr,
+    pages: Arc<Pages>,
+    /// Ends the sync stream.
+    stop_sync: CancellationToken,
+    /// Stops accepting and lets connections finish.
+    stop_accepting: CancellationToken,
+    /// Breaks the connections that are left.
+    cut: CancellationToken,
+    sync: JoinHandle<Result<(), DifferentClusters>>,
+    server: JoinHandle<()>,
+}
+
+impl Replica {
+    /// Binds and starts a replica.
+    ///
+    /// # Errors
+    /// [`StartError`], for what no retry heals.
+    pub async fn start(config: ServeConfig, hooks: Hooks) -> Result<Self, StartError> {
+        let bound = Bound::new(config, hooks).await?;
+        bound.check_endpoints().await?;
+        Ok(bound.run())
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Where others reach it.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.pages.identity.advertise
+    }
+
+    /// What it shares with its tasks.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.pages.serving.shared
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn status(&self) -> ReplicaStatus {
+        self.pages.read()
+    }
+
+    /// Waits until the replica has given up by itself, which it does only when endpoints that could not be reached at
+    /// the start turn out to belong to different clusters. Cancel safe.
+    pub async fn failed(&mut self) -> DifferentClusters {
+        match (&mut self.sync).await {
+            Ok(Err(error)) => error,
+            // Stopped, which only `stop` does.
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Stops: no new connections, what was accepted is answered, what is left at the deadline is cut. Takes `deadline`
+    /// at most and a moment. True if nothing had to be cut.
+    pub async fn stop(mut self, deadline: Duration) -> bool {
+        let deadline = Instant::now() + deadline;
+        self.pages.serving.drain();
+        self.stop_accepting.cancel();
+        let graceful = timeout_at(deadline, &mut self.server).await.is_ok();
+        // The map is kept fresh until the last answer is out.
+        self.stop_sync.cancel();
+        self.pages.serving.close();
+        self.cut.cancel();
+        graceful
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.pages.serving.close();
+        self.stop_accepting.cancel();
+        self.stop_sync.cancel();
+        self.cut.cancel();
+    }
+}
+
+impl Bound {
+    /// Takes the port.
+    ///
+    /// # Errors
+    /// [`StartError::Listen`].
+    pub async fn new(config: ServeConfig, hooks: Hooks) -> Result<Self, StartError> {
+        let refused = |source| StartError::Listen {
+            url: config.listen.clone(),
+            source,
+        };
+        let listener = listener::bind(&config.listen).await.map_err(refused)?;
+        let addr = listener.local_addr().map_err(refused)?;
+        let advertise = match &config.advertise {
+            Some(url) => text(url),
+            None => advertised(&config.listen, addr),
+        };
+        let endpoints = config.backend_endpoints.iter().map(text).collect();
+        let mut sync = SyncConfig::new(&config.name, advertise.clone(), endpoints)?;
+        sync.probe_interval = config.probe_interval;
+        sync.call_timeout = config.backend_timeout;
+        sync.backoff = BackoffLimits {
+            first: config.max_backoff / 30,
+            longest: config.max_backoff,
+        };
+        let settings = ChannelSettings {
+            connect_timeout: config.backend_timeout,
+            ..ChannelSettings::default()
+        };
+        let remote = Arc::new(Remote::new(settings, hooks.redial.clone()));
+        Ok(Self {
+            config,
+            hooks,
+            listener,
+            addr,
+            advertise,
+            remote,
+            sync,
+        })
+    }
+
+    /// Asks the endpoints once for their cluster. Those that do not answer in time are not waited for.
+    ///
+    /// # Errors
+    /// [`StartError::Clusters`].
+    pub async fn check_endpoints(&self) -> Result<(), StartError> {
+        let limits = ResolveLimits {
+            deadline: self.config.backend_timeout,
+            settle: self.config.backend_timeout,
+        };
+        match resolve(&self.remote, self.sync.endpoints(), None, limits).await {
+            Err(ResolveError::DifferentClusters(error)) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts to follow and to serve.
+    #[must_use]
+    pub fn run(self) -> Replica {
+        let Self {
+            config,
+            hooks,
+            listener,
+            addr,
+            advertise,
+            remote,
+            sync,
+        } = self;
+        let clock = hooks.clock.clone().unwrap_or_else(|| Arc::new(BootClock));
+        let shared = Arc::new(Shared::new(clock, config.thresholds()));
+        let serving = Arc::new(Serving::new(
+            Arc::clone(&shared),
+            Arc::clone(&remote),
+            sync.endpoints().to_vec(),
+            config.backend_timeout,
+            hooks.serve_regardless,
+        ));
+        let listen = format!("http://{addr}");
+        let identity = Identity {
+            name: config.name.clone(),
+            listen,
+            advertise,
+        };
+        let pages = Arc::new(Pages { identity, serving });
+        let stop_sync = CancellationToken::new();
+        let stop_accepting = CancellationToken::new();
+        let cut = CancellationToken::new();
+        let server = serve(
+            listener,
+            Arc::clone(&pages),
+            stop_accepting.clone(),
+            cut.clone(),
+        );
+        let sync = sync::spawn(shared, remote, sync, &hooks, stop_sync.clone());
+        Replica {
+            addr,
+            pages,
+            stop_sync,
+            stop_accepting,
+            cut,
+            sync,
+            server,
+        }
+    }
+}
+
+/// gRPC and HTTP on one port, until `stop`; ends when the last connection has.
+fn serve(
+    listener: TcpListener,
+    pages: Arc<Pages>,
+    stop: CancellationToken,
+    cut: CancellationToken,
+) -> JoinHandle<()> {
+    let serving = &pages.serving;
+    let pd = PdServer::new(PdService(Arc::clone(serving))).max_decoding_message_size(REQUEST_LIMIT);
+    let router = RouterServer::new(RouterService(Arc::clone(serving)))
+        .max_decoding_message_size(REQUEST_LIMIT);
+    let health = HealthServer::new(HealthService(Arc::clone(serving)));
+    let http = http::routes(Arc::clone(&pages));
+    let routes = Routes::from(http)
+        .add_service(guarded(pd))
+        .add_service(router)
+        .add_service(health)
+        .prepare();
+    let incoming = listener::accept(listener, stop.clone(), cut);
+    tokio::spawn(async move {
+        let served = Server::builder()
+            .accept_http1(true)
+            .http2_keepalive_interval(Some(PING_INTERVAL))
+            .http2_keepalive_timeout(Some(PING_TIMEOUT))
+            .add_routes(routes)
+            .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
+            .await;
+        if let Err(error) = served {
+            tracing::error!(%error, "the server ended");
+        }
+    })
+}
+
+/// The address listened on as others would write it: with the port that was found for port 0.
+fn advertised(listen: &Url, addr: SocketAddr) -> String {
+    match listen.host_str() {
+        Some(host) => format!("http://{host}:{}", addr.port()),
+        None => format!("http://{addr}"),
+    }
+}
+
+/// A URL without the slash behind the port, as PD writes them.
+fn text(url: &Url) -> String {
+    url.as_str().trim_end_matches('/').to_owned()
+}

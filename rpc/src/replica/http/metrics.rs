@@ -1,0 +1,206 @@
+//! The metrics, made from a status when they are asked for.
+//!
+//! | name | labels | meaning |
+//! |---|---|---|
+//! | `tidegate_region_syncer_status` | type = `sync_index`, `last_index` | our next index; the leader's, as far as it is known |
+//! | `tidegate_server_region_request_cnt` | request, event = `served`, `missed`, `refused`, `invalid`, `rejected` | lookups |
+//! | `tidegate_server_region_refused_cnt` | request, reason | lookups that the gate refused |
+//! | `tidegate_server_region_rejected_cnt` | request, cause | requests turned away before the gate |
+//! | `tidegate_gate_open` | | 1 while lookups are answered |
+//! | `tidegate_gate_shut` | reason | 1 for the reason why not |
+//! | `tidegate_data_age_seconds` | | how old the data can be; absent while nothing is proven |
+//! | `tidegate_sync_silence_seconds` | | since the receipt of the last applied message |
+//! | `tidegate_sync_lag` | | changes known and not applied; absent while unknown |
+//! | `tidegate_sync_apply_seconds` | | how long the apply in progress has been running; 0 without one |
+//! | `tidegate_sync_state` | state | 1 for where the sync stream stands |
+//! | `tidegate_sync_total` | event | what the sync stream did |
+//! | `tidegate_map_regions`, `tidegate_map_garbage`, `tidegate_map_generation` | | the map |
+//! | `tidegate_server_info` | version, name | 1 |
+//!
+//! The first two are PD's own `pd_region_syncer_status` and `pd_server_region_request_cnt` with
+//! our prefix, so that a dashboard for PD's followers needs little change.
+
+use prometheus::{
+    Encoder, Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+use tidegate_core::gate::RefuseReason;
+
+use crate::replica::state::StreamState;
+use crate::replica::status::ReplicaStatus;
+
+/// The type of what [`render`] gives.
+pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The status in Prometheus' text format.
+pub(super) fn render(status: &ReplicaStatus) -> prometheus::Result<String> {
+    let page = Page(Registry::new());
+    page.lookups(status)?;
+    page.gate(status)?;
+    page.sync(status)?;
+    page.int(
+        "tidegate_map_regions",
+        "Regions in the map.",
+        status.regions as u64,
+    )?;
+    page.int(
+        "tidegate_map_garbage",
+        "Map nodes and entries that wait to be freed.",
+        status.garbage,
+    )?;
+    page.int(
+        "tidegate_map_generation",
+        "The full sync that answers.",
+        status.generation,
+    )?;
+    page.gauges(
+        "tidegate_server_info",
+        "What is running here.",
+        &["version", "name"],
+    )?
+    .with_label_values(&[status.version, &status.name])
+    .set(1);
+    let mut text = Vec::new();
+    TextEncoder::new().encode(&page.0.gather(), &mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The metrics of one scrape.
+struct Page(Registry);
+
+impl Page {
+    fn lookups(&self, status: &ReplicaStatus) -> prometheus::Result<()> {
+        let requests = self.counters(
+            "tidegate_server_region_request_cnt",
+            "Region lookups by what became of them.",
+            &["request", "event"],
+        )?;
+        let refused = self.counters(
+            "tidegate_server_region_refused_cnt",
+            "Region lookups that the gate refused.",
+            &["request", "reason"],
+        )?;
+        let rejected = self.counters(
+            "tidegate_server_region_rejected_cnt",
+            "Region lookups turned away before the gate was asked.",
+            &["request", "cause"],
+        )?;
+        for (method, counts) in &status.methods {
+            for (event, count) in [
+                ("served", counts.served),
+                ("missed", counts.missed),
+                ("refused", counts.refused),
+                ("invalid", counts.invalid),
+                ("rejected", counts.rejected),
+            ] {
+                requests.with_label_values(&[method, event]).inc_by(count);
+            }
+            for (reason, count) in &counts.refused_by_reason {
+                refused.with_label_values(&[method, reason]).inc_by(*count);
+            }
+            for (cause, count) in &counts.rejected_by_cause {
+                rejected.with_label_values(&[method, cause]).inc_by(*count);
+            }
+        }
+        Ok(())
+    }
+
+    fn gate(&self, status: &ReplicaStatus) -> prometheus::Result<()> {
+        self.int(
+            "tidegate_gate_open",
+            "1 while lookups are answered.",
+            status.gate.open.into(),
+        )?;
+        let shut = self.gauges(
+            "tidegate_gate_shut",
+            "1 for the reason why lookups are refused.",
+            &["reason"],
+        )?;
+        for reason in RefuseReason::ALL {
+            let reason = reason.as_str();
+            let is_it = status.gate.reason == Some(reason);
+            shut.with_label_values(&[reason]).set(is_it.into());
+        }
+        if let Some(age) = status.age_ms {
+            self.seconds("tidegate_data_age_seconds", "How old the data can be.", age)?;
+        }
+        if let Some(silence) = status.silence_ms {
+            let help = "Since the receipt of the last applied sync message.";
+            self.seconds("tidegate_sync_silence_seconds", help, silence)?;
+        }
+        if let Some(lag) = status.lag {
+            self.int("tidegate_sync_lag", "Changes known and not applied.", lag)?;
+        }
+        let help = "How long the apply in progress has been running.";
+        self.seconds(
+            "tidegate_sync_apply_seconds",
+            help,
+            status.apply_running_ms.unwrap_or(0),
+        )
+    }
+
+    fn sync(&self, status: &ReplicaStatus) -> prometheus::Result<()> {
+        let help =
+            "Our next index (sync_index), and the leader's as far as it is known (last_index).";
+        let indexes = self.gauges("tidegate_region_syncer_status", help, &["type"])?;
+        for (kind, index) in [("sync_index", status.applied), ("last_index", status.head)] {
+            indexes.with_label_values(&[kind]).set(signed(index));
+        }
+        let states = self.gauges(
+            "tidegate_sync_state",
+            "1 for where the sync stream stands.",
+            &["state"],
+        )?;
+        for state in [
+            StreamState::Connecting,
+            StreamState::Snapshot,
+            StreamState::CatchUp,
+            StreamState::Live,
+        ] {
+            states
+                .with_label_values(&[state.as_str()])
+                .set((status.state == state).into());
+        }
+        let events = self.counters(
+            "tidegate_sync_total",
+            "What the sync stream did.",
+            &["event"],
+        )?;
+        for (event, count) in status.sync.each() {
+            events.with_label_values(&[event]).inc_by(count);
+        }
+        Ok(())
+    }
+
+    fn counters(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> prometheus::Result<IntCounterVec> {
+        let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+        self.0.register(Box::new(counters.clone()))?;
+        Ok(counters)
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
+        let gauges = IntGaugeVec::new(Opts::new(name, help), labels)?;
+        self.0.register(Box::new(gauges.clone()))?;
+        Ok(gauges)
+    }
+
+    fn int(&self, name: &str, help: &str, value: u64) -> prometheus::Result<()> {
+        let gauge = IntGauge::new(name, help)?;
+        gauge.set(signed(value));
+        self.0.register(Box::new(gauge))
+    }
+
+    fn seconds(&self, name: &str, help: &str, millis: u64) -> prometheus::Result<()> {
+        let gauge = Gauge::new(name, help)?;
+        gauge.set(millis as f64 / 1000.0);
+        self.0.register(Box::new(gauge))
+    }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,74 @@
+//! HTTP on the gRPC port, as PD has it. Everything here only reads.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `GET /metrics` | Prometheus' text format ([`metrics`]) |
+//! | `GET /status` | [`ReplicaStatus`] as JSON |
+//! | `GET /health` | 200 while lookups are answered, 503 while they are not; the gate as JSON |
+//! | other | 404; to gRPC, that there is no such method |
+
+mod metrics;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use super::serve::Serving;
+use super::status::{Identity, ReplicaStatus};
+
+/// What the pages are made from.
+#[derive(Debug)]
+pub(super) struct Pages {
+    pub(super) identity: Identity,
+    pub(super) serving: Arc<Serving>,
+}
+
+/// The routes of this module.
+pub(super) fn routes(pages: Arc<Pages>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/status", get(status))
+        .route("/health", get(health))
+        .fallback(nothing_here)
+        .with_state(pages)
+}
+
+async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
+    match metrics::render(&pages.read()) {
+        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn status(State(pages): State<Arc<Pages>>) -> Json<ReplicaStatus> {
+    Json(pages.read())
+}
+
+async fn nothing_here(headers: HeaderMap) -> Response {
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+        let status = tonic::Status::unimplemented("unknown service");
+        return status.into_http::<axum::body::Body>();
+    }
+    (StatusCode::NOT_FOUND, "see /metrics, /status, /health\n").into_response()
+}
+
+async fn health(State(pages): State<Arc<Pages>>) -> Response {
+    let code = if pages.serving.is_serving() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (code, Json(pages.read().gate)).into_response()
+}
+
+impl Pages {
+    pub(super) fn read(&self) -> ReplicaStatus {
+        ReplicaStatus::read(&self.identity, &self.serving)
+    }
+}

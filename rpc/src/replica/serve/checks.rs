@@ -1,0 +1,76 @@
+//! What is checked before the gate is asked, in order; the first check that fails answers.
+//!
+//! | check | `pdpb.PD`, unary lookups | `pdpb.PD`, QueryRegion | `routerpb.Router` |
+//! |---|---|---|---|
+//! | forwarded host | the leader's client URLs only, else InvalidArgument | not looked at | not looked at |
+//! | closed | Unavailable | Unavailable | Unavailable |
+//! | `pd-allow-follower-handle` | absent: PD's not-leader error | not needed | not needed |
+//! | cluster id | mismatch: FailedPrecondition | the same | the same |
+//!
+//! A forwarded host that is the leader's asks us to pass the request on. That is not built yet,
+//! so the answer is that we are not the leader. PD's own router checks nothing of this; a request
+//! for another cluster gets another cluster's answer there.
+//!
+//! Until some PD member has told us the cluster's id there is nothing to compare with. The gate
+//! has nothing proven then, and refuses.
+
+use tonic::Status;
+use tonic::metadata::MetadataMap;
+
+use super::counters::Rejection;
+use super::{Serving, metadata, refusal};
+use crate::proto::header::check_cluster;
+use crate::proto::pdpb::RequestHeader;
+
+/// A request turned away: how it is counted, and what the caller gets.
+pub(super) type Rejected = (Rejection, Status);
+
+impl Serving {
+    /// For a unary lookup on `pdpb.PD`.
+    pub(super) fn check_pd(
+        &self,
+        metadata: &MetadataMap,
+        header: Option<&RequestHeader>,
+    ) -> Result<(), Rejected> {
+        if let Some(host) = metadata::forwarded_host(metadata) {
+            return Err((Rejection::ForwardedHost, self.refuse_to_forward(&host)));
+        }
+        self.check_open()?;
+        if !metadata::allows_follower(metadata) {
+            return Err((Rejection::FollowerHandle, refusal::follower_not_allowed()));
+        }
+        self.check_cluster(header)
+    }
+
+    /// For a lookup on `routerpb.Router`, and for a batch of QueryRegion on either service.
+    pub(super) fn check_router(&self, header: Option<&RequestHeader>) -> Result<(), Rejected> {
+        self.check_open()?;
+        self.check_cluster(header)
+    }
+
+    fn refuse_to_forward(&self, host: &str) -> Status {
+        let pd = self.shared.pd();
+        match pd.as_deref().and_then(|pd| pd.leader.as_ref()) {
+            Some(leader) if !metadata::is_client_url(&leader.member, host) => {
+                refusal::forwarded_host_is_no_leader(host)
+            }
+            _ => refusal::not_leader(),
+        }
+    }
+
+    fn check_open(&self) -> Result<(), Rejected> {
+        if self.is_closed() {
+            return Err((Rejection::Closed, refusal::closed()));
+        }
+        Ok(())
+    }
+
+    fn check_cluster(&self, header: Option<&RequestHeader>) -> Result<(), Rejected> {
+        match self.shared.cluster_id() {
+            Some(ours) => {
+                check_cluster(header, ours).map_err(|status| (Rejection::ClusterId, status))
+            }
+            None => Ok(()),
+        }
+    }
+}

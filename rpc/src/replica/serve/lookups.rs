@@ -1,0 +1,81 @@
+//! The lookups that both services have, behind their first checks.
+//!
+//! A miss is no answer of a follower's, as it may only not have heard of the region yet. An empty
+//! scan is one: the ranges asked for hold no region.
+
+use super::counters::Method;
+use super::{Found, Serving};
+use crate::proto::pdpb::{
+    BatchScanRegionsRequest, BatchScanRegionsResponse, GetRegionByIdRequest, GetRegionRequest,
+    GetRegionResponse, QueryRegionRequest, QueryRegionResponse, ScanRegionsRequest,
+    ScanRegionsResponse,
+};
+
+use crate::lookup::Lookup;
+
+impl Serving {
+    pub(super) async fn get_region(&self, request: &GetRegionRequest) -> GetRegionResponse {
+        self.answer(Method::GetRegion, |lookup| one(lookup.get(request)))
+            .await
+    }
+
+    pub(super) async fn get_prev_region(&self, request: &GetRegionRequest) -> GetRegionResponse {
+        self.answer(Method::GetPrevRegion, |lookup| one(lookup.prev(request)))
+            .await
+    }
+
+    pub(super) async fn get_region_by_id(
+        &self,
+        request: &GetRegionByIdRequest,
+    ) -> GetRegionResponse {
+        self.answer(Method::GetRegionById, |lookup| one(lookup.by_id(request)))
+            .await
+    }
+
+    pub(super) async fn scan_regions(&self, request: &ScanRegionsRequest) -> ScanRegionsResponse {
+        self.answer(Method::ScanRegions, |lookup| {
+            Found::Answer(lookup.scan(request))
+        })
+        .await
+    }
+
+    pub(super) async fn batch_scan_regions(
+        &self,
+        request: &BatchScanRegionsRequest,
+    ) -> BatchScanRegionsResponse {
+        let cluster_id = self.shared.cluster_id().unwrap_or(0);
+        let scan = |lookup: &Lookup<'_, '_>| match lookup.batch_scan(request) {
+            Ok(response) => Found::Answer(response),
+            Err(error) => {
+                let response = BatchScanRegionsResponse {
+                    header: Some(error.header(cluster_id)),
+                    ..BatchScanRegionsResponse::default()
+                };
+                if error.is_bad_request() {
+                    Found::Invalid(response)
+                } else {
+                    Found::NothingBut(response)
+                }
+            }
+        };
+        self.answer(Method::BatchScanRegions, scan).await
+    }
+}
+
+/// A batch of QueryRegion: one miss, and there is no answer to the batch. An item left out would
+/// say that there is no such region.
+pub(super) fn batch(
+    lookup: &Lookup<'_, '_>,
+    request: &QueryRegionRequest,
+) -> Found<QueryRegionResponse> {
+    let queried = lookup.query(request);
+    if queried.missed == 0 {
+        Found::Answer(queried.response)
+    } else {
+        Found::Nothing
+    }
+}
+
+fn one(found: Option<GetRegionResponse>) -> Found<GetRegionResponse> {
+    found.map_or(Found::Nothing, Found::Answer)
+}

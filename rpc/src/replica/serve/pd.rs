@@ -1,0 +1,206 @@
+//! `pdpb.PD` as a follower has it: the lookups, and whom to ask for the rest.
+//!
+//! GetMembers and GetClusterInfo are answered by PD itself, any member of it: the client is told
+//! the real members. What only the leader does gets PD's not-leader error, methods that we do not
+//! even know included ([`guarded`]).
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic::{Request, Response, Status, Streaming};
+use tower_service::Service;
+
+use super::counters::Method;
+use super::query::QueryStream;
+use super::{Serving, refusal};
+use crate::proto::pdpb::pd_server::Pd;
+use crate::proto::pdpb::*;
+
+/// The service on one replica.
+#[derive(Clone, Debug)]
+pub(in crate::replica) struct PdService(pub(in crate::replica) Arc<Serving>);
+
+/// What only a leader does.
+macro_rules! leader_only {
+    ($($method:ident: $request:ty => $response:ty;)*) => {
+        $(
+            fn $method<'life0, 'async_trait>(
+                &'life0 self,
+                _: Request<$request>,
+            ) -> std::pin::Pin<Box<
+                dyn Future<Output = Result<Response<$response>, Status>> + Send + 'async_trait,
+            >>
+            where
+                'life0: 'async_trait,
+                Self: 'async_trait,
+            {
+                Box::pin(std::future::ready(Err(refusal::not_leader())))
+            }
+        )*
+    };
+}
+
+/// A stream that is never opened.
+type NoStream<T> = tokio_stream::Empty<Result<T, Status>>;
+
+#[tonic::async_trait]
+impl Pd for PdService {
+    type QueryRegionStream = QueryStream<Streaming<QueryRegionRequest>>;
+    type RegionHeartbeatStream = NoStream<RegionHeartbeatResponse>;
+    type SyncRegionsStream = NoStream<SyncRegionResponse>;
+    type TsoStream = NoStream<TsoResponse>;
+
+    async fn get_region(
+        &self,
+        request: Request<GetRegionRequest>,
+    ) -> Result<Response<GetRegionResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let checked = self.0.check_pd(&metadata, request.header.as_ref());
+        checked.map_err(|r| self.0.reject(Method::GetRegion, r))?;
+        Ok(Response::new(self.0.get_region(&request).await))
+    }
+
+    async fn get_prev_region(
+        &self,
+        request: Request<GetRegionRequest>,
+    ) -> Result<Response<GetRegionResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let checked = self.0.check_pd(&metadata, request.header.as_ref());
+        checked.map_err(|r| self.0.reject(Method::GetPrevRegion, r))?;
+        Ok(Response::new(self.0.get_prev_region(&request).await))
+    }
+
+    async fn get_region_by_id(
+        &self,
+        request: Request<GetRegionByIdRequest>,
+    ) -> Result<Response<GetRegionResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let checked = self.0.check_pd(&metadata, request.header.as_ref());
+        checked.map_err(|r| self.0.reject(Method::GetRegionById, r))?;
+        Ok(Response::new(self.0.get_region_by_id(&request).await))
+    }
+
+    async fn scan_regions(
+        &self,
+        request: Request<ScanRegionsRequest>,
+    ) -> Result<Response<ScanRegionsResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let checked = self.0.check_pd(&metadata, request.header.as_ref());
+        checked.map_err(|r| self.0.reject(Method::ScanRegions, r))?;
+        Ok(Response::new(self.0.scan_regions(&request).await))
+    }
+
+    async fn batch_scan_regions(
+        &self,
+        request: Request<BatchScanRegionsRequest>,
+    ) -> Result<Response<BatchScanRegionsResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let checked = self.0.check_pd(&metadata, request.header.as_ref());
+        checked.map_err(|r| self.0.reject(Method::BatchScanRegions, r))?;
+        Ok(Response::new(self.0.batch_scan_regions(&request).await))
+    }
+
+    async fn query_region(
+        &self,
+        request: Request<Streaming<QueryRegionRequest>>,
+    ) -> Result<Response<Self::QueryRegionStream>, Status> {
+        Ok(Response::new(QueryStream::new(
+            Arc::clone(&self.0),
+            request.into_inner(),
+        )))
+    }
+
+    async fn get_members(
+        &self,
+        request: Request<GetMembersRequest>,
+    ) -> Result<Response<GetMembersResponse>, Status> {
+        self.0
+            .get_members(request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    async fn get_cluster_info(
+        &self,
+        request: Request<GetClusterInfoRequest>,
+    ) -> Result<Response<GetClusterInfoResponse>, Status> {
+        self.0
+            .get_cluster_info(request.into_inner())
+            .await
+            .map(Response::new)
+    }
+
+    leader_only! {
+        alloc_id: AllocIdRequest => AllocIdResponse;
+        bootstrap: BootstrapRequest => BootstrapResponse;
+        get_all_stores: GetAllStoresRequest => GetAllStoresResponse;
+        get_min_ts: GetMinTsRequest => GetMinTsResponse;
+        get_store: GetStoreRequest => GetStoreResponse;
+        is_bootstrapped: IsBootstrappedRequest => IsBootstrappedResponse;
+        put_store: PutStoreRequest => PutStoreResponse;
+        region_heartbeat: Streaming<RegionHeartbeatRequest> => Self::RegionHeartbeatStream;
+        store_heartbeat: StoreHeartbeatRequest => StoreHeartbeatResponse;
+        sync_regions: Streaming<SyncRegionRequest> => Self::SyncRegionsStream;
+        tso: Streaming<TsoRequest> => Self::TsoStream;
+    }
+}
+
+/// Methods that reach the service; every other path of `pdpb.PD` is the leader's.
+const ANSWERED: [&str; 8] = [
+    "BatchScanRegions",
+    "GetClusterInfo",
+    "GetMembers",
+    "GetPrevRegion",
+    "GetRegion",
+    "GetRegionByID",
+    "QueryRegion",
+    "ScanRegions",
+];
+
+/// The service with the not-leader error for methods that it does not know. The generated code
+/// would say that they do not exist, and clients would believe that of the cluster.
+pub(in crate::replica) fn guarded<S>(service: S) -> Guarded<S> {
+    Guarded(service)
+}
+
+/// See [`guarded`].
+#[derive(Clone)]
+pub(in crate::replica) struct Guarded<S>(S);
+
+impl<S> fmt::Debug for Guarded<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guarded").finish_non_exhaustive()
+    }
+}
+
+impl<S: NamedService> NamedService for Guarded<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S> Service<http::Request<Body>> for Guarded<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future =
+        std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let method = request.uri().path().rsplit('/').next().unwrap_or_default();
+        if ANSWERED.contains(&method) {
+            Box::pin(self.0.call(request))
+        } else {
+            Box::pin(std::future::ready(Ok(refusal::not_leader().into_http())))
+        }
+    }
+}

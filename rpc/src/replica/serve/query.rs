@@ -1,0 +1,110 @@
+//! The QueryRegion stream: batches in, answers out, one for one and in order.
+//!
+//! A batch is taken when there is room for its answer, so a client that does not read is not read
+//! either. A batch for another cluster ends the stream with PD's FailedPrecondition. When the
+//! server stops, the batches that have arrived are answered and the stream ends with the error of
+//! a closed server, which makes clients go elsewhere.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio_stream::Stream;
+use tokio_util::sync::WaitForCancellationFutureOwned;
+use tonic::Status;
+
+use super::counters::Method;
+use super::lookups::batch;
+use super::{Attempt, SWAP_ATTEMPTS, Serving, refusal};
+use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse};
+
+/// The answers to the batches of `requests`.
+pub(in crate::replica) struct QueryStream<R> {
+    serving: Arc<Serving>,
+    requests: R,
+    /// The batch in work, and how often it met a change of generation.
+    batch: Option<(QueryRegionRequest, usize)>,
+    draining: Pin<Box<WaitForCancellationFutureOwned>>,
+    ended: bool,
+}
+
+impl<R> QueryStream<R>
+where
+    R: Stream<Item = Result<QueryRegionRequest, Status>> + Unpin,
+{
+    pub(super) fn new(serving: Arc<Serving>, requests: R) -> Self {
+        let draining = Box::pin(serving.draining.clone().cancelled_owned());
+        Self {
+            serving,
+            requests,
+            batch: None,
+            draining,
+            ended: false,
+        }
+    }
+
+    /// The next batch, checked; an error ends the stream.
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<QueryRegionRequest, Status>>> {
+        match Pin::new(&mut self.requests).poll_next(cx) {
+            Poll::Ready(Some(Ok(request))) => {
+                let checked = self.serving.check_router(request.header.as_ref());
+                let rejected = |r| self.serving.reject(Method::QueryRegion, r);
+                Poll::Ready(Some(checked.map_err(rejected).map(|()| request)))
+            }
+            Poll::Ready(end) => Poll::Ready(end),
+            // Nothing has arrived that is not answered.
+            Poll::Pending => self
+                .draining
+                .as_mut()
+                .poll(cx)
+                .map(|()| Some(Err(refusal::closed()))),
+        }
+    }
+}
+
+impl<R> Stream for QueryStream<R>
+where
+    R: Stream<Item = Result<QueryRegionRequest, Status>> + Unpin,
+{
+    type Item = Result<QueryRegionResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let (request, attempts) = match self.batch.take() {
+            Some(batch) => batch,
+            None => match ready!(self.poll_batch(cx)) {
+                Some(Ok(request)) => (request, 0),
+                Some(Err(status)) => {
+                    self.ended = true;
+                    return Poll::Ready(Some(Err(status)));
+                }
+                None => {
+                    self.ended = true;
+                    return Poll::Ready(None);
+                }
+            },
+        };
+        let attempt = self.serving.attempt(|lookup| batch(lookup, &request));
+        if matches!(attempt, Attempt::Swapped) && attempts < SWAP_ATTEMPTS {
+            self.batch = Some((request, attempts + 1));
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Some(Ok(self.serving.settle(Method::QueryRegion, attempt))))
+    }
+}
+
+impl<R> fmt::Debug for QueryStream<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueryStream")
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}

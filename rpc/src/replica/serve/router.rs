@@ -1,0 +1,90 @@
+//! `routerpb.Router`: the lookups as PD's router service has them.
+//!
+//! GetStore and GetAllStores are the leader's to answer and not passed on yet.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status, Streaming};
+
+use super::counters::Method;
+use super::query::QueryStream;
+use super::{Serving, refusal};
+use crate::proto::pdpb::{
+    BatchScanRegionsRequest, BatchScanRegionsResponse, GetAllStoresRequest, GetAllStoresResponse,
+    GetRegionByIdRequest, GetRegionRequest, GetRegionResponse, GetStoreRequest, GetStoreResponse,
+    QueryRegionRequest,
+};
+use crate::proto::routerpb::router_server::Router;
+
+/// The service on one replica.
+#[derive(Clone, Debug)]
+pub(in crate::replica) struct RouterService(pub(in crate::replica) Arc<Serving>);
+
+#[tonic::async_trait]
+impl Router for RouterService {
+    type QueryRegionStream = QueryStream<Streaming<QueryRegionRequest>>;
+
+    async fn get_region(
+        &self,
+        request: Request<GetRegionRequest>,
+    ) -> Result<Response<GetRegionResponse>, Status> {
+        let request = request.get_ref();
+        let checked = self.0.check_router(request.header.as_ref());
+        checked.map_err(|r| self.0.reject(Method::GetRegion, r))?;
+        Ok(Response::new(self.0.get_region(request).await))
+    }
+
+    async fn get_prev_region(
+        &self,
+        request: Request<GetRegionRequest>,
+    ) -> Result<Response<GetRegionResponse>, Status> {
+        let request = request.get_ref();
+        let checked = self.0.check_router(request.header.as_ref());
+        checked.map_err(|r| self.0.reject(Method::GetPrevRegion, r))?;
+        Ok(Response::new(self.0.get_prev_region(request).await))
+    }
+
+    async fn get_region_by_id(
+        &self,
+        request: Request<GetRegionByIdRequest>,
+    ) -> Result<Response<GetRegionResponse>, Status> {
+        let request = request.get_ref();
+        let checked = self.0.check_router(request.header.as_ref());
+        checked.map_err(|r| self.0.reject(Method::GetRegionById, r))?;
+        Ok(Response::new(self.0.get_region_by_id(request).await))
+    }
+
+    async fn batch_scan_regions(
+        &self,
+        request: Request<BatchScanRegionsRequest>,
+    ) -> Result<Response<BatchScanRegionsResponse>, Status> {
+        let request = request.get_ref();
+        let checked = self.0.check_router(request.header.as_ref());
+        checked.map_err(|r| self.0.reject(Method::BatchScanRegions, r))?;
+        Ok(Response::new(self.0.batch_scan_regions(request).await))
+    }
+
+    async fn query_region(
+        &self,
+        request: Request<Streaming<QueryRegionRequest>>,
+    ) -> Result<Response<Self::QueryRegionStream>, Status> {
+        Ok(Response::new(QueryStream::new(
+            Arc::clone(&self.0),
+            request.into_inner(),
+        )))
+    }
+
+    async fn get_store(
+        &self,
+        _: Request<GetStoreRequest>,
+    ) -> Result<Response<GetStoreResponse>, Status> {
+        Err(refusal::not_leader())
+    }
+
+    async fn get_all_stores(
+        &self,
+        _: Request<GetAllStoresRequest>,
+    ) -> Result<Response<GetAllStoresResponse>, Status> {
+        Err(refusal::not_leader())
+    }
+}

@@ -1,0 +1,165 @@
+//! What a replica tells about itself: the status page, and the figures behind the metrics.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use tidegate_core::gate::{GateView, Lag, RefuseReason};
+use tidegate_core::{MapStats, Moment};
+
+use super::serve::Serving;
+use super::serve::counters::{Counts, Method};
+use super::state::{StreamState, SyncCounts};
+
+/// A replica at one time. Each figure is exact; together they need not be of one instant.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReplicaStatus {
+    /// The name it goes by.
+    pub name: String,
+    /// The version of this program.
+    pub version: &'static str,
+    /// Where it listens.
+    pub listen: String,
+    /// Where others reach it.
+    pub advertise: String,
+    /// The cluster it follows; `None` until a PD member has told.
+    pub cluster_id: Option<u64>,
+    /// The PD leader it follows.
+    pub leader: Option<LeaderStatus>,
+    /// Where the sync stream stands.
+    pub state: StreamState,
+    /// Whether lookups are answered.
+    pub gate: GateStatus,
+    /// How old the data can be, in milliseconds; `None` while nothing is proven.
+    pub age_ms: Option<u64>,
+    /// Changes that are known and not applied; `None` while unknown.
+    pub lag: Option<u64>,
+    /// Milliseconds since the receipt of the last applied stream message.
+    pub silence_ms: Option<u64>,
+    /// For how many milliseconds the apply in progress has been running.
+    pub apply_running_ms: Option<u64>,
+    /// The highest index that the leader has told; 0 while none is known.
+    pub head: u64,
+    /// The next index to apply; 0 while none is known.
+    pub applied: u64,
+    /// The life of the map that answers; 0 before the first.
+    pub generation: u64,
+    /// Regions in the map.
+    pub regions: usize,
+    /// Nodes and entries that wait to be freed.
+    pub garbage: u64,
+    /// Sums over all lookups.
+    #[serde(flatten)]
+    pub lookups: Counts,
+    /// The same by method.
+    pub methods: BTreeMap<&'static str, Counts>,
+    /// What the sync stream did.
+    pub sync: SyncCounts,
+}
+
+/// The PD leader that is followed.
+#[derive(Clone, Debug, Serialize)]
+pub struct LeaderStatus {
+    /// The member's name.
+    pub name: String,
+    /// The address it is reached at.
+    pub url: String,
+    /// Its reign, as the create-revision of PD's leader key; `None` when it could not be read.
+    pub term: Option<i64>,
+}
+
+/// Whether lookups are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct GateStatus {
+    /// They are.
+    pub open: bool,
+    /// The name of the reason why not.
+    pub reason: Option<&'static str>,
+    /// The same in words.
+    pub why: &'static str,
+}
+
+impl GateStatus {
+    fn of(shut: Option<RefuseReason>, regardless: bool) -> Self {
+        let why = match shut {
+            None if regardless => "open whatever the data: the gate is switched off",
+            None => "open: the map is proven to be fresh",
+            Some(RefuseReason::Age) => {
+                "shut: the latest proof that the map is fresh is older than max-age"
+            }
+            Some(RefuseReason::ApplyStall) => {
+                "shut: one apply has been running for longer than stall-threshold"
+            }
+            Some(RefuseReason::Gap) => "shut: changes were skipped and have not been recovered yet",
+            Some(RefuseReason::IndexLag) => {
+                "shut: more changes than index-threshold are known and not applied"
+            }
+            Some(RefuseReason::NotProven) => "shut: no full sync has been proven to be fresh yet",
+            Some(RefuseReason::Silence) => {
+                "shut: the sync stream has been silent for longer than time-threshold"
+            }
+        };
+        Self {
+            open: shut.is_none(),
+            reason: shut.map(RefuseReason::as_str),
+            why,
+        }
+    }
+}
+
+/// What a replica is called and where it is found.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) name: String,
+    pub(super) listen: String,
+    pub(super) advertise: String,
+}
+
+impl ReplicaStatus {
+    pub(super) fn read(identity: &Identity, serving: &Serving) -> Self {
+        let shared = &serving.shared;
+        let gate: GateView = shared.gate.view();
+        let now = shared.clock.now();
+        let since = |moment: Option<Moment>| moment.map(|then| now.saturating_since(then));
+        let pd = shared.pd();
+        let leader = pd.as_deref().and_then(|pd| pd.leader.as_ref());
+        let map: MapStats = shared.map.stats();
+        Self {
+            name: identity.name.clone(),
+            version: env!("CARGO_PKG_VERSION"),
+            listen: identity.listen.clone(),
+            advertise: identity.advertise.clone(),
+            cluster_id: shared.cluster_id(),
+            leader: leader.map(|leader| LeaderStatus {
+                name: leader.member.name.clone(),
+                url: leader.url.clone(),
+                term: leader.term.map(|term| term.create_revision()),
+            }),
+            state: shared.stream(),
+            gate: GateStatus::of(serving.shut(), serving.is_regardless()),
+            age_ms: since(gate.proven_at).map(millis),
+            lag: match gate.lag {
+                Lag::Known(lag) => Some(lag),
+                Lag::Unknown => None,
+            },
+            silence_ms: since(gate.last_sync).map(millis),
+            apply_running_ms: since(gate.apply_since).map(millis),
+            head: gate.head,
+            applied: gate.applied,
+            generation: gate.generation,
+            regions: map.regions,
+            garbage: map.retired.saturating_sub(map.freed),
+            lookups: serving.counters.total(),
+            methods: Method::ALL
+                .into_iter()
+                .map(|method| (method.as_str(), serving.counters.of(method)))
+                .filter(|(_, counts)| counts.all() > 0)
+                .collect(),
+            sync: shared.counters.read(),
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
