@@ -176,3 +176,6 @@ fn elect(answers: Vec<GetMembersResponse>) -> Option<(Vec<Member>, Member)> {
         (votes.get(&leader.member_id) == Some(&most)).then_some((answer.members, leader))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,3 +55,18 @@ impl Notes {
         std::mem::replace(&mut *last, state) != state
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_news_once_until_it_changes() {
+        let notes = Notes::default();
+        let seen = ["no leader", "no leader", "following", "no leader"];
+        assert_eq!(
+            seen.map(|state| notes.is_news(state)),
+            [true, false, true, true]
+        );
+    }
+}

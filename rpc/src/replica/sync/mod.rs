@@ -36,6 +36,9 @@ mod session;
 mod staging;
 mod watch;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
