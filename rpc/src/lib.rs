@@ -5,6 +5,7 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod leader;
 pub mod lookup;
 pub mod pd;
 pub mod playground;

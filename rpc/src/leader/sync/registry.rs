@@ -1,0 +1,64 @@
+//! Who is synchronising: one stream for each member name.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+/// The open streams by name.
+#[derive(Debug, Default)]
+pub(in crate::leader) struct Registry {
+    seats: Mutex<Seats>,
+}
+
+#[derive(Debug, Default)]
+struct Seats {
+    by_name: HashMap<String, Seat>,
+    given: u64,
+}
+
+/// A stream's place under its name.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    /// Cancelled when another stream takes the name.
+    pub(super) taken: CancellationToken,
+    /// Unlike that of any other stream of this leader.
+    number: u64,
+}
+
+impl Registry {
+    /// Takes the place of whoever had the name.
+    pub(super) fn sit(&self, name: &str) -> Seat {
+        let mut seats = self.seats();
+        seats.given += 1;
+        let seat = Seat {
+            taken: CancellationToken::new(),
+            number: seats.given,
+        };
+        if let Some(former) = seats.by_name.insert(name.to_owned(), seat.clone()) {
+            former.taken.cancel();
+        }
+        seat
+    }
+
+    /// Gives the name up, unless another stream has it by now.
+    pub(super) fn leave(&self, name: &str, seat: &Seat) {
+        let mut seats = self.seats();
+        if seats
+            .by_name
+            .get(name)
+            .is_some_and(|now| now.number == seat.number)
+        {
+            seats.by_name.remove(name);
+        }
+    }
+
+    /// How many streams are open.
+    pub(in crate::leader) fn len(&self) -> usize {
+        self.seats().by_name.len()
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
