@@ -95,7 +95,8 @@ impl<'a> SyncStream<'a> {
                 _ = tick.tick() => true,
                 _ = self.head.changed() => false,
             };
-            // A keepalive says that nothing is waiting, so it never precedes a record, nor follows one at once.
+            // A keepalive says that nothing is waiting: it never precedes a record, and where this wake-up sent one, that
+            // is sign of life enough.
             let sent = self.drain().await?;
             if due && sent == 0 {
                 self.send_empty().await?;

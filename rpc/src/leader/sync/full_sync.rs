@@ -46,12 +46,22 @@ impl SyncStream<'_> {
             self.send_within_budget(frame, &mut retained).await?;
         }
         self.retain(&mut retained)?;
-        self.next = retained.next;
+        self.complete(position, retained.records).await
+    }
+
+    /// Sends the `changes` since the stream was bound, behind a snapshot of `sent` regions, and the frame that
+    /// completes the full sync.
+    pub(super) async fn complete(
+        &mut self,
+        sent: u64,
+        mut changes: VecDeque<Arc<Entry>>,
+    ) -> Result<(), End> {
         // After an empty snapshot a follower still has to see that this is a full sync: by an index that starts at 0.
-        let mut index = if position == 0 { 0 } else { from };
-        while !retained.records.is_empty() {
-            let batch = self.cluster.config.max_batch.min(retained.records.len());
-            let records: Vec<_> = retained.records.drain(..batch).collect();
+        let mut index = if sent == 0 { 0 } else { self.next };
+        self.next += changes.len() as u64;
+        while !changes.is_empty() {
+            let batch = self.cluster.config.max_batch.min(changes.len());
+            let records: Vec<_> = changes.drain(..batch).collect();
             let frame = frame::regions(self.cluster_id(), index, records.iter());
             index += records.len() as u64;
             self.send(frame).await?;
