@@ -6,15 +6,18 @@ pub mod epoch;
 pub mod error;
 pub mod gate;
 pub mod history;
+mod id_index;
 pub mod key;
 mod lag;
 pub mod map;
+#[cfg(any(test, feature = "oracle"))]
 pub mod oracle;
 mod proof;
 pub mod provenance;
 pub mod range;
 pub mod region;
 pub mod sync;
+mod tree;
 
 pub use clock::Moment;
 pub use entry::{Entry, InvalidReason};

@@ -6,6 +6,7 @@
 //! read without a lock for as long as it is reachable. A new description is a
 //! new entry.
 
+mod shared;
 mod word;
 
 use std::fmt;
@@ -15,7 +16,9 @@ use crate::epoch::RegionEpoch;
 use crate::key::Key;
 use crate::provenance::Provenance;
 use crate::region::{Peer, Region};
+use crate::sync::Canary;
 
+pub(crate) use shared::EntryPtr;
 pub use word::{Confirmed, InvalidReason, Invalidated, Pinned, State, StateWord};
 
 /// A region as the map holds it.
@@ -27,6 +30,7 @@ pub struct Entry {
     word: StateWord,
     region: Region,
     provenance: Provenance,
+    canary: Canary,
 }
 
 impl Entry {
@@ -37,6 +41,7 @@ impl Entry {
             word: StateWord::new(provenance.confirmed_at()),
             region,
             provenance,
+            canary: Canary::new(),
         }
     }
 
@@ -93,6 +98,12 @@ impl Entry {
     #[inline]
     pub const fn leader(&self) -> Option<Peer> {
         self.region.leader()
+    }
+
+    /// Lets a model notice that an entry is read which is not alive.
+    #[inline]
+    pub(crate) fn check_alive(&self) {
+        self.canary.check();
     }
 
     /// Whether a replacement of this entry inherits its leader pin (E3): the

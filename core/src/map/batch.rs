@@ -75,7 +75,12 @@ impl Batch {
         self.changes.is_empty()
     }
 
+    #[cfg(any(test, feature = "oracle"))]
     pub(crate) fn changes(&self) -> &[Change] {
         &self.changes
+    }
+
+    pub(crate) fn into_changes(self) -> Vec<Change> {
+        self.changes
     }
 }

@@ -1,52 +1,72 @@
-//! A map at one moment.
+//! The map at one moment.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::Root;
-use crate::entry::Entry;
+use super::RegionMap;
+use super::root::Root;
+use crate::entry::{Entry, EntryPtr};
+use crate::key::Key;
 use crate::range::KeyRange;
+use crate::sync::reclaim::{self, Guard};
+use crate::tree::Cursor;
 
 /// The map at one moment: all that is read from one snapshot agrees (M4).
 ///
-/// It holds a guard of the reclaimer: keep it short, and never across an
-/// `.await` (it is not `Send`, so that the compiler helps).
+/// A snapshot holds a guard of the reclaimer. While it lives, nothing that any
+/// map gives up is freed, so keep it short, take long scans page by page with a
+/// new snapshot each, and never hold one across an `.await` (it is not `Send`,
+/// so that the compiler helps).
+///
+/// Looking up a region by key, by id or before a key takes no lock, allocates
+/// nothing and writes nothing (M5).
 pub struct Snapshot<'m> {
-    root: Root,
-    _map: PhantomData<(&'m (), *const ())>,
+    // Invariant: loaded under `guard`.
+    root: NonNull<Root>,
+    _guard: Guard,
+    _map: PhantomData<&'m RegionMap>,
 }
 
-/// An entry of a snapshot.
+/// An entry of a snapshot; readable for as long as the snapshot lives.
 #[derive(Clone, Copy)]
 pub struct EntryRef<'s> {
-    entry: &'s Arc<Entry>,
+    // Invariant: alive for `'s`.
+    pointer: EntryPtr,
+    _snapshot: PhantomData<&'s Entry>,
 }
 
 /// The regions of a range in ascending order; holes are skipped.
 pub struct Scan<'s> {
-    entries: std::vec::IntoIter<&'s Arc<Entry>>,
+    cursor: Cursor<'s>,
+    /// Where to stop; empty is plus infinity.
+    end: Key,
 }
 
 // === impl Snapshot ===
 
-impl Snapshot<'_> {
-    pub(super) fn new(root: Root) -> Self {
+impl<'m> Snapshot<'m> {
+    #[inline]
+    pub(super) fn new(map: &'m RegionMap) -> Self {
+        let guard = reclaim::pin();
+        let root = map.load(&guard);
         Self {
             root,
+            _guard: guard,
             _map: PhantomData,
         }
     }
 
     /// The generation that the content belongs to.
     pub fn generation(&self) -> u64 {
-        self.root.generation
+        self.root().generation
     }
 
     /// How many regions are live.
     pub fn len(&self) -> usize {
-        self.root.regions.len()
+        self.root().tree.len()
     }
 
     /// Whether no region is live.
@@ -54,20 +74,31 @@ impl Snapshot<'_> {
         self.len() == 0
     }
 
-    /// The region that holds `key`; `None` if `key` lies in a hole.
+    /// The region that holds `key`; `None` if `key` lies in a hole. O(log n).
+    #[inline]
     pub fn get(&self, key: &[u8]) -> Option<EntryRef<'_>> {
-        self.root.regions.get(key).map(EntryRef::new)
+        let entry = EntryRef::new(self.root().tree().floor(key)?);
+        entry.region().range().ends_after(key).then_some(entry)
     }
 
     /// The left neighbour of the region that holds `key`. `None` if `key` lies
-    /// in a hole, or a hole lies before its region.
+    /// in a hole, or a hole lies before its region. O(log n).
+    ///
+    /// The rule of PD's GetPrevRegion: "previous" is relative to the region, not
+    /// to the key.
     pub fn prev(&self, key: &[u8]) -> Option<EntryRef<'_>> {
-        self.root.regions.prev(key).map(EntryRef::new)
+        let current = self.get(key)?;
+        let left = EntryRef::new(self.root().tree().before(current.start())?);
+        let range = left.region().range();
+        range
+            .is_followed_by(current.region().range())
+            .then_some(left)
     }
 
-    /// The region with this id.
+    /// The region with this id. O(log of the greatest id).
+    #[inline]
     pub fn by_id(&self, id: u64) -> Option<EntryRef<'_>> {
-        self.root.regions.by_id(id).map(EntryRef::new)
+        self.root().by_id(id).map(EntryRef::new)
     }
 
     /// The region that holds `start` (or the next one, if it lies in a hole) and
@@ -78,7 +109,8 @@ impl Snapshot<'_> {
     /// starts before `end`.
     pub fn scan(&self, start: &[u8], end: &[u8]) -> Scan<'_> {
         Scan {
-            entries: self.root.regions.scan(start, end).into_iter(),
+            cursor: self.root().tree().seek(start),
+            end: Key::from(end),
         }
     }
 
@@ -90,6 +122,20 @@ impl Snapshot<'_> {
     /// All regions.
     pub fn iter(&self) -> Scan<'_> {
         self.scan(&[], &[])
+    }
+
+    /// Live regions, nodes of the tree, pages of the index.
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        let root = self.root();
+        (root.tree.len(), root.tree.nodes(), root.ids.pages())
+    }
+
+    #[inline]
+    pub(super) fn root(&self) -> &Root {
+        // SAFETY: loaded under the guard that this snapshot holds.
+        let root = unsafe { self.root.as_ref() };
+        root.canary.check();
+        root
     }
 }
 
@@ -107,39 +153,48 @@ impl fmt::Debug for Snapshot<'_> {
         f.debug_struct("Snapshot")
             .field("generation", &self.generation())
             .field("regions", &self.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
 // === impl EntryRef ===
 
 impl<'s> EntryRef<'s> {
-    fn new(entry: &'s Arc<Entry>) -> Self {
-        Self { entry }
+    #[inline]
+    const fn new(pointer: EntryPtr) -> Self {
+        Self {
+            pointer,
+            _snapshot: PhantomData,
+        }
     }
 
     /// The entry, for as long as the snapshot lives.
+    #[inline]
     pub fn as_entry(self) -> &'s Entry {
-        self.entry
+        // SAFETY: alive for `'s` by the type's invariant.
+        unsafe { self.pointer.as_ref() }
     }
 
-    /// A share of the entry that outlives the snapshot.
+    /// A share of the entry that outlives the snapshot. Unlike reading, this
+    /// writes to the entry's count.
     pub fn to_shared(self) -> Arc<Entry> {
-        Arc::clone(self.entry)
+        // SAFETY: alive for `'s` by the type's invariant.
+        unsafe { self.pointer.share() }
     }
 }
 
 impl Deref for EntryRef<'_> {
     type Target = Entry;
 
+    #[inline]
     fn deref(&self) -> &Entry {
-        self.entry
+        self.as_entry()
     }
 }
 
 impl fmt::Debug for EntryRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Entry::fmt(self, f)
+        self.as_entry().fmt(f)
     }
 }
 
@@ -149,12 +204,15 @@ impl<'s> Iterator for Scan<'s> {
     type Item = EntryRef<'s>;
 
     fn next(&mut self) -> Option<EntryRef<'s>> {
-        self.entries.next().map(EntryRef::new)
+        let entry = EntryRef::new(self.cursor.next()?);
+        (self.end.is_empty() || *entry.start() < self.end).then_some(entry)
     }
 }
 
 impl fmt::Debug for Scan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scan").finish_non_exhaustive()
+        f.debug_struct("Scan")
+            .field("end", &self.end)
+            .finish_non_exhaustive()
     }
 }

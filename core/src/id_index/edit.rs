@@ -1,0 +1,229 @@
+//! Changing an index without changing what others read; see `tree/edit.rs`,
+//! whose rules hold here too.
+
+use super::node::{PagePtr, Slot, rank};
+use super::{IdIndex, bit_of, greatest_id};
+use crate::entry::EntryPtr;
+use crate::tree::Tag;
+
+/// An index under change.
+pub(crate) struct Edit {
+    tag: Tag,
+    index: IdIndex,
+    /// Published pages that are no longer in the index.
+    retired: Vec<PagePtr>,
+}
+
+impl Edit {
+    /// Starts from `index`, all of which stays alive while the edit lasts. No
+    /// page of `index` may bear `tag`.
+    pub(crate) fn new(index: IdIndex, tag: Tag) -> Self {
+        Self {
+            tag,
+            index,
+            retired: Vec::new(),
+        }
+    }
+
+    /// The entry of a region.
+    pub(crate) fn get(&self, id: u64) -> Option<EntryPtr> {
+        // SAFETY: pages of this edit change through `&mut self` only; all others
+        // are alive by the word of `new`'s caller.
+        unsafe { self.index.get(id) }
+    }
+
+    /// Sets the entry of a region.
+    pub(crate) fn set(&mut self, id: u64, entry: EntryPtr) {
+        while id > greatest_id(self.index.levels) {
+            self.add_level();
+        }
+        let top = self.index.levels - 1;
+        let root = match self.index.root {
+            Some(root) => self.set_below(root, top, id, entry),
+            None => self.new_branch(top, id, entry),
+        };
+        self.index.root = Some(root);
+    }
+
+    /// Removes a region, if it is there.
+    pub(crate) fn remove(&mut self, id: u64) {
+        if self.get(id).is_none() {
+            return;
+        }
+        let Some(root) = self.index.root else {
+            return;
+        };
+        self.index.root = self.remove_below(root, self.index.levels - 1, id);
+        self.drop_empty_levels();
+    }
+
+    /// The index as it is now, for a root record.
+    pub(crate) fn index(&self) -> IdIndex {
+        self.index
+    }
+
+    /// The pages that the edit has replaced: to be retired, now that its index
+    /// has been published.
+    pub(crate) fn into_retired(self) -> Vec<PagePtr> {
+        self.retired
+    }
+
+    /// Frees all that the edit has made.
+    pub(crate) fn abandon(self) {
+        if let Some(root) = self.index.root {
+            self.free_own(root, self.index.levels - 1);
+        }
+    }
+
+    fn free_own(&self, page: PagePtr, level: u32) {
+        // SAFETY: in the index, hence alive.
+        if unsafe { page.tag() } != self.tag {
+            return;
+        }
+        if level > 0 {
+            // SAFETY: in the index, hence alive; nothing changes it meanwhile.
+            for slot in unsafe { page.slots() } {
+                // SAFETY: above the lowest level slots are pages.
+                self.free_own(unsafe { slot.page }, level - 1);
+            }
+        }
+        // SAFETY: made by this edit, seen by nobody else, visited once.
+        unsafe { page.free() };
+    }
+
+    fn set_below(&mut self, page: PagePtr, level: u32, id: u64, entry: EntryPtr) -> PagePtr {
+        let bit = bit_of(id, level);
+        // SAFETY: in the index, hence alive.
+        let old = unsafe { page.slot(bit) };
+        let new = match old {
+            _ if level == 0 => Slot { entry },
+            Some(old) => {
+                // SAFETY: above the lowest level slots are pages.
+                let below = unsafe { old.page };
+                let page = self.set_below(below, level - 1, id, entry);
+                Slot { page }
+            }
+            None => {
+                let page = self.new_branch(level - 1, id, entry);
+                Slot { page }
+            }
+        };
+        if old.is_some() {
+            return self.point(page, bit, new);
+        }
+        // SAFETY: in the index, hence alive.
+        let bitmap = unsafe { page.bitmap() };
+        self.replace_page(page, bitmap | 1 << bit, bit, Some(new))
+    }
+
+    fn remove_below(&mut self, page: PagePtr, level: u32, id: u64) -> Option<PagePtr> {
+        let bit = bit_of(id, level);
+        // SAFETY: in the index, hence alive.
+        let old = unsafe { page.slot(bit) }?;
+        if level > 0 {
+            // SAFETY: above the lowest level slots are pages.
+            let below = unsafe { old.page };
+            if let Some(page_below) = self.remove_below(below, level - 1, id) {
+                return Some(self.point(page, bit, Slot { page: page_below }));
+            }
+        }
+        // SAFETY: in the index, hence alive.
+        let left = unsafe { page.bitmap() } & !(1 << bit);
+        if left == 0 {
+            self.drop_page(page);
+            return None;
+        }
+        Some(self.replace_page(page, left, bit, None))
+    }
+
+    /// Changes the slot of a bit that is set: in place, or in a copy.
+    fn point(&mut self, page: PagePtr, bit: u32, slot: Slot) -> PagePtr {
+        // SAFETY: in the index, hence alive.
+        if unsafe { page.tag() } == self.tag {
+            // SAFETY: the edit's own page, and the bit is set.
+            unsafe { page.set_slot(bit, slot) };
+            return page;
+        }
+        // SAFETY: in the index, hence alive.
+        let bitmap = unsafe { page.bitmap() };
+        self.replace_page(page, bitmap, bit, Some(slot))
+    }
+
+    /// A page with the bits of `bitmap` in the place of `page`: `slot` for `bit`,
+    /// the slots of `page` for all others.
+    fn replace_page(
+        &mut self,
+        page: PagePtr,
+        bitmap: u64,
+        bit: u32,
+        slot: Option<Slot>,
+    ) -> PagePtr {
+        // SAFETY: in the index, hence alive; dropped only below.
+        let old_bits = unsafe { page.bitmap() };
+        // SAFETY: as above.
+        let old_slots = unsafe { page.slots() };
+        let below = rank(old_bits, bit);
+        let above = below + usize::from(old_bits & 1 << bit != 0);
+        let slots = old_slots[..below].iter().copied();
+        let slots = slots.chain(slot).chain(old_slots[above..].iter().copied());
+        let replacement = PagePtr::alloc(self.tag, bitmap, slots);
+        self.index.pages += 1;
+        self.drop_page(page);
+        replacement
+    }
+
+    /// Pages from `level` down to the entry of `id`, and nothing else.
+    fn new_branch(&mut self, level: u32, id: u64, entry: EntryPtr) -> PagePtr {
+        let mut slot = Slot { entry };
+        let mut page = None;
+        for level in 0..=level {
+            let made = PagePtr::alloc(self.tag, 1 << bit_of(id, level), std::iter::once(slot));
+            self.index.pages += 1;
+            slot = Slot { page: made };
+            page = Some(made);
+        }
+        match page {
+            Some(page) => page,
+            None => unreachable!("a branch has at least its lowest page"),
+        }
+    }
+
+    fn add_level(&mut self) {
+        self.index.levels += 1;
+        if let Some(root) = self.index.root {
+            let slot = std::iter::once(Slot { page: root });
+            self.index.root = Some(PagePtr::alloc(self.tag, 1, slot));
+            self.index.pages += 1;
+        }
+    }
+
+    fn drop_empty_levels(&mut self) {
+        let Some(mut root) = self.index.root else {
+            self.index.levels = 0;
+            return;
+        };
+        // SAFETY: in the index, hence alive.
+        while self.index.levels > 1 && unsafe { root.bitmap() } == 1 {
+            // SAFETY: as above.
+            let Some(slot) = (unsafe { root.slot(0) }) else {
+                return;
+            };
+            self.drop_page(root);
+            // SAFETY: above the lowest level slots are pages.
+            root = unsafe { slot.page };
+            self.index.root = Some(root);
+            self.index.levels -= 1;
+        }
+    }
+
+    fn drop_page(&mut self, page: PagePtr) {
+        self.index.pages -= 1;
+        // SAFETY: it has just left the index, and is freed only here or later.
+        if unsafe { page.tag() } == self.tag {
+            // SAFETY: made by this edit, seen by nobody else, in one place only.
+            unsafe { page.free() };
+        } else {
+            self.retired.push(page);
+        }
+    }
+}

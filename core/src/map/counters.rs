@@ -1,0 +1,50 @@
+//! How much has been taken out of a map, and how much of it has been freed.
+
+// These counters order nothing and are read for display only, so the model
+// checker is spared them.
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Objects (root records, nodes, pages, entries) by what has become of them.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    retired: AtomicU64,
+    freed: AtomicU64,
+    unflushed: AtomicUsize,
+}
+
+/// So many retired objects may wait in the bags of threads before one of these
+/// is handed to the reclaimer.
+const FLUSH_AFTER: usize = 64;
+
+impl Counters {
+    pub(super) fn retire(&self, objects: usize) {
+        // Relaxed: a statistic.
+        self.retired.fetch_add(objects as u64, Relaxed);
+    }
+
+    pub(super) fn free(&self, objects: usize) {
+        // Relaxed: a statistic.
+        self.freed.fetch_add(objects as u64, Relaxed);
+    }
+
+    /// Objects retired and freed so far. The second never exceeds the first by
+    /// what is shown.
+    pub(super) fn read(&self) -> (u64, u64) {
+        // Relaxed: a statistic; `freed` first, so that the difference does not
+        // go below zero because of what happens between the two loads.
+        let freed = self.freed.load(Relaxed);
+        (self.retired.load(Relaxed).max(freed), freed)
+    }
+
+    /// Whether the writer that has just retired `objects` should flush.
+    pub(super) fn flush_due(&self, objects: usize) -> bool {
+        // Relaxed: a hint; two writers may both flush, or one a little late.
+        let waiting = self.unflushed.fetch_add(objects, Relaxed) + objects;
+        if waiting < FLUSH_AFTER {
+            return false;
+        }
+        // Relaxed: as above.
+        self.unflushed.store(0, Relaxed);
+        true
+    }
+}

@@ -1,0 +1,191 @@
+//! The one step by which changes become visible.
+//!
+//! A writer reads the root, builds the next one beside it, and swings the
+//! pointer with a compare-and-swap. If another writer was faster, the swap
+//! fails, the private nodes are freed and the work is done again from the new
+//! root: someone always got on (M6), and no reader ever saw half a change (M2).
+//!
+//! The order of steps matters:
+//!
+//! 1. The guard comes before the load of the root and stays until the end: it
+//!    keeps the old root from being freed, so that the compare-and-swap cannot
+//!    mistake a new root at the same address for it, and it keeps the displaced
+//!    entries readable for step 4.
+//! 2. The swap.
+//! 3. The map's counts of the new entries become real. Nobody can give them up
+//!    earlier: what another writer displaces now is released after our guard.
+//! 4. The displaced entries are superseded, and late pins handed over: after the
+//!    swap, since a marker that finds the bit looks for the replacement.
+//! 5. All that was replaced goes to the reclaimer in one bag.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::RegionMap;
+use super::batch::Change;
+use super::garbage::{Content, Garbage};
+use super::outcome::Outcome;
+use super::root::{Replaced, Root};
+use super::transaction::{Displaced, Removed, Transaction};
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::reclaim::{self, Guard};
+
+impl RegionMap {
+    /// The published root; alive while a guard is that began before this call.
+    #[inline]
+    pub(super) fn load(&self, _guard: &Guard) -> NonNull<Root> {
+        // Acquire: pairs with the Release of `swing`, so that the root and all
+        // that it leads to are seen filled in. Fails without it:
+        // tree::a_published_root_is_seen_filled_in.
+        let root = self.root.load(Acquire);
+        // SAFETY: null only once the map has been taken apart, by its owner.
+        unsafe { NonNull::new_unchecked(root) }
+    }
+
+    pub(super) fn publish_changes(&self, changes: Vec<Change>) -> Vec<Outcome> {
+        if changes.is_empty() {
+            return Vec::new();
+        }
+        let guard = reclaim::pin();
+        loop {
+            let base = self.load(&guard);
+            // SAFETY: `guard` is older than the load and outlives the loop.
+            let mut transaction = Transaction::new(unsafe { base.as_ref() });
+            let apply = |change| transaction.apply(change);
+            let outcomes: Vec<Outcome> = changes.iter().map(apply).collect();
+            if outcomes.iter().all(Outcome::is_refused) {
+                return outcomes;
+            }
+            let Ok(old) = self.swing(base, transaction.root()) else {
+                transaction.abandon();
+                continue;
+            };
+            let removed = transaction.into_removed();
+            take_counts(changes, &outcomes);
+            for displaced in &removed.displaced {
+                supersede(displaced);
+            }
+            self.retire(old, removed, &guard);
+            return outcomes;
+        }
+    }
+
+    pub(super) fn publish_content(&self, staged: Self, generation: u64) {
+        let guard = reclaim::pin();
+        let mut staged = staged.into_root();
+        staged.generation = generation;
+        let version = staged.version;
+        let old = loop {
+            let base = self.load(&guard);
+            // SAFETY: `guard` is older than the load and outlives the loop.
+            let base_version = unsafe { base.as_ref() }.version;
+            // Edits tag their nodes with the version that they set out for: it
+            // has to be above those of both histories.
+            let root = Root {
+                version: version.max(base_version) + 1,
+                ..staged.share()
+            };
+            if let Ok(old) = self.swing(base, root) {
+                break old;
+            }
+        };
+        // SAFETY: unpublished by `swing`; the staged content shares nothing with
+        // it, since each map makes its own nodes and entries.
+        unsafe { Content::retire(old, &guard, &self.counters) };
+        guard.flush();
+    }
+
+    /// Publishes `root` if `base` still is the root; returns the latter.
+    fn swing(&self, base: NonNull<Root>, root: Root) -> Result<Replaced, ()> {
+        let root = Box::into_raw(Box::new(root));
+        // Release: the root and all nodes, pages and entries that were made for
+        // it are written before it can be seen; pairs with the Acquire of
+        // `load`. What was made for earlier roots follows by transitivity, since
+        // the writer has acquired `base`. Fails without it:
+        // tree::a_published_root_is_seen_filled_in.
+        // Relaxed on failure: the next attempt loads the root again.
+        let expected = base.as_ptr();
+        match self.root.compare_exchange(expected, root, Release, Relaxed) {
+            Ok(_) => Ok(Replaced(base)),
+            Err(_) => {
+                // SAFETY: from `Box::into_raw` above, never published.
+                drop(unsafe { Box::from_raw(root) });
+                Err(())
+            }
+        }
+    }
+
+    fn retire(&self, root: Replaced, removed: Removed, guard: &Guard) {
+        let Removed {
+            nodes,
+            pages,
+            displaced,
+        } = removed;
+        let garbage = Garbage {
+            root,
+            nodes,
+            pages,
+            entries: displaced.iter().map(|displaced| displaced.entry).collect(),
+        };
+        // SAFETY: the root has just been replaced by one that holds none of
+        // this: the transaction noted what it took out. Its counts of the
+        // entries are the map's.
+        let objects = unsafe { garbage.retire(guard, &self.counters) };
+        if self.counters.flush_due(objects) {
+            guard.flush();
+        }
+    }
+
+    /// Takes the root out of a map that nobody else can reach.
+    fn into_root(self) -> Box<Root> {
+        let root = self.take_root();
+        root.unwrap_or_else(|| unreachable!("a map has a root until it is dropped"))
+    }
+
+    fn take_root(&self) -> Option<Box<Root>> {
+        // Acquire: whoever published last may have been another thread; however
+        // this map came to be ours, that has ordered it already.
+        let root = self.root.swap(std::ptr::null_mut(), Acquire);
+        if root.is_null() {
+            return None;
+        }
+        // SAFETY: from `Box::into_raw`; the callers own the map, so that no
+        // reader is left.
+        Some(unsafe { Box::from_raw(root) })
+    }
+}
+
+impl Drop for RegionMap {
+    fn drop(&mut self) {
+        if let Some(root) = self.take_root() {
+            // SAFETY: snapshots borrow the map, so none is left, and the map is
+            // gone. What was retired earlier is in the reclaimer's bags.
+            unsafe { Content::of(&root).free() };
+        }
+    }
+}
+
+/// Makes the map an owner of the entries that went in.
+fn take_counts(changes: Vec<Change>, outcomes: &[Outcome]) {
+    for (change, outcome) in changes.into_iter().zip(outcomes) {
+        if let Change::Put { entry, .. } = change
+            && !outcome.is_refused()
+        {
+            let _ = Arc::into_raw(entry);
+        }
+    }
+}
+
+/// The second step of a pin's hand-over: see `entry/word.rs`.
+fn supersede(displaced: &Displaced) {
+    // SAFETY: was live when the guard of this publication began.
+    let old = unsafe { displaced.entry.as_ref() };
+    let pinned = old.word().supersede();
+    if let Some(heir) = displaced.heir
+        && pinned
+    {
+        // SAFETY: published under the guard of this publication, so that it is
+        // released no earlier, even if it has been displaced since.
+        unsafe { heir.as_ref() }.word().inherit_pin();
+    }
+}

@@ -1,0 +1,217 @@
+//! One or more changes on their way to becoming a root.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::admission::{admit_expected, admit_over_other_id, admit_over_same_id};
+use super::batch::{Change, Expect};
+use super::outcome::{Outcome, Refusal, RefusalReason};
+use super::root::Root;
+use crate::entry::{Entry, EntryPtr};
+use crate::id_index::{self, PagePtr};
+use crate::range::KeyRange;
+use crate::sync::Canary;
+use crate::tree::{self, Retired};
+
+/// Changes that start from one root; nobody sees them yet. The root and the
+/// changes outlive it.
+pub(super) struct Transaction<'g> {
+    version: u64,
+    generation: u64,
+    tree: tree::Edit,
+    ids: id_index::Edit,
+    displaced: Vec<Displaced>,
+    /// A buffer for the regions that a newcomer overlaps.
+    overlapped: Vec<EntryPtr>,
+    alive: PhantomData<&'g Root>,
+}
+
+/// A live entry that has lost its place.
+pub(super) struct Displaced {
+    pub(super) entry: EntryPtr,
+    /// The new entry of the same region, if there is one.
+    pub(super) heir: Option<EntryPtr>,
+}
+
+/// What a published transaction took out of the map.
+pub(super) struct Removed {
+    pub(super) nodes: Vec<Retired>,
+    pub(super) pages: Vec<PagePtr>,
+    pub(super) displaced: Vec<Displaced>,
+}
+
+impl<'g> Transaction<'g> {
+    pub(super) fn new(base: &'g Root) -> Self {
+        let tag = base.next_tag();
+        Self {
+            version: tag.0,
+            generation: base.generation,
+            tree: tree::Edit::new(base.tree, tag),
+            ids: id_index::Edit::new(base.ids, tag),
+            displaced: Vec::new(),
+            overlapped: Vec::new(),
+            alive: PhantomData,
+        }
+    }
+
+    /// Applies one change to what the ones before it have left.
+    pub(super) fn apply(&mut self, change: &'g Change) -> Outcome {
+        let result = match change {
+            Change::Put { entry, expect } => self.put(entry, expect),
+            Change::Remove { id, expect } => self.remove(*id, expect),
+        };
+        result.unwrap_or_else(Outcome::Refused)
+    }
+
+    /// The root that the changes lead to.
+    pub(super) fn root(&self) -> Root {
+        Root {
+            version: self.version,
+            generation: self.generation,
+            tree: self.tree.tree(),
+            ids: self.ids.index(),
+            canary: Canary::new(),
+        }
+    }
+
+    /// To be called once the root has been published.
+    pub(super) fn into_removed(self) -> Removed {
+        Removed {
+            nodes: self.tree.into_retired(),
+            pages: self.ids.into_retired(),
+            displaced: self.displaced,
+        }
+    }
+
+    /// Frees what the transaction has made. Its root has not been published.
+    pub(super) fn abandon(self) {
+        self.tree.abandon();
+        self.ids.abandon();
+    }
+
+    fn put(&mut self, newcomer: &'g Arc<Entry>, expect: &Expect) -> Result<Outcome, Refusal> {
+        let pointer = EntryPtr::of(newcomer);
+        let known = self.live(newcomer.id());
+        admit_expected(expect, newcomer.id(), |id| self.entry(id))?;
+        if let Some((_, entry)) = known {
+            admit_over_same_id(newcomer, entry)?;
+        }
+        let same_range =
+            |(_, entry): (EntryPtr, &Entry)| entry.region().range() == newcomer.region().range();
+
+        let outcome = if known.is_some_and(same_range) {
+            // Live ranges are disjoint, so nothing else can overlap this one.
+            self.tree.replace(pointer);
+            Outcome::Replaced
+        } else {
+            let others = self.overlapped(newcomer)?;
+            let own = known.map(|(pointer, _)| pointer);
+            let displaced = others.len() + usize::from(own.is_some());
+            self.displace(pointer, newcomer, own, &others);
+            self.overlapped = others;
+            Outcome::Inserted { displaced }
+        };
+
+        self.ids.set(newcomer.id(), pointer);
+        self.bequeath(newcomer, known);
+        Ok(outcome)
+    }
+
+    /// The regions with other ids that `newcomer` would displace, all of which
+    /// have to admit it.
+    fn overlapped(&mut self, newcomer: &Entry) -> Result<Vec<EntryPtr>, Refusal> {
+        let mut others = std::mem::take(&mut self.overlapped);
+        others.clear();
+        let range: &KeyRange = newcomer.region().range();
+        for pointer in self.tree.read().seek(range.start()) {
+            // SAFETY: in the tree of this transaction, see `entry`.
+            let entry: &Entry = unsafe { pointer.as_ref() };
+            if !range.ends_after(entry.start()) {
+                break;
+            }
+            if entry.id() != newcomer.id() {
+                admit_over_other_id(newcomer, entry)?;
+                others.push(pointer);
+            }
+        }
+        Ok(others)
+    }
+
+    /// Puts `newcomer` into the tree in the place of `own`, the region's former
+    /// entry, and `others`.
+    fn displace(
+        &mut self,
+        pointer: EntryPtr,
+        newcomer: &Entry,
+        own: Option<EntryPtr>,
+        others: &[EntryPtr],
+    ) {
+        let mut slot_is_taken = false;
+        for &old in own.iter().chain(others) {
+            // SAFETY: in the tree of this transaction, see `entry`.
+            let entry: &Entry = unsafe { old.as_ref() };
+            if entry.start() == newcomer.start() {
+                slot_is_taken = true;
+            } else {
+                self.tree.remove(entry.start());
+            }
+        }
+        if slot_is_taken {
+            self.tree.replace(pointer);
+        } else {
+            self.tree.insert(pointer);
+        }
+        for &entry in others {
+            // SAFETY: as above.
+            self.ids.remove(unsafe { entry.as_ref() }.id());
+            self.displaced.push(Displaced { entry, heir: None });
+        }
+    }
+
+    /// Hands the pin of the region's former entry over, as far as it is set by
+    /// now (E3; the second half of the hand-over follows the publication).
+    fn bequeath(&mut self, newcomer: &Arc<Entry>, known: Option<(EntryPtr, &Entry)>) {
+        let mut inherits = false;
+        if let Some((entry, former)) = known {
+            let heir = former
+                .hands_pin_to(newcomer)
+                .then(|| EntryPtr::of(newcomer));
+            inherits = heir.is_some() && former.word().is_pinned();
+            self.displaced.push(Displaced { entry, heir });
+        }
+        if inherits {
+            newcomer.word().inherit_pin();
+        } else {
+            // An earlier attempt to publish may have met another entry here.
+            newcomer.word().disinherit_unpublished();
+        }
+    }
+
+    fn remove(&mut self, id: u64, expect: &Expect) -> Result<Outcome, Refusal> {
+        admit_expected(expect, id, |id| self.entry(id))?;
+        let Some((pointer, entry)) = self.live(id) else {
+            return Err(Refusal {
+                reason: RefusalReason::UnknownId,
+                lost_to: None,
+            });
+        };
+        self.tree.remove(entry.start());
+        self.ids.remove(id);
+        self.displaced.push(Displaced {
+            entry: pointer,
+            heir: None,
+        });
+        Ok(Outcome::Removed)
+    }
+
+    fn live(&self, id: u64) -> Option<(EntryPtr, &'g Entry)> {
+        let pointer = self.ids.get(id)?;
+        // SAFETY: an entry in the index belongs to the root that the transaction
+        // started from or to one of its changes; both outlive `'g`.
+        Some((pointer, unsafe { pointer.as_ref() }))
+    }
+
+    fn entry(&self, id: u64) -> Option<&'g Entry> {
+        self.live(id).map(|(_, entry)| entry)
+    }
+}

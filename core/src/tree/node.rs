@@ -1,0 +1,430 @@
+//! The nodes: leaves, inner nodes, and the separators of inner nodes.
+//!
+//! Every node bears the *tag* of the edit that made it. An edit may change the
+//! nodes with its own tag in place, since nobody else has seen them; all others
+//! are frozen from the publication of the root that first reached them, until
+//! they are freed.
+//!
+//! The separators of an inner node stand in a block of their own, because they
+//! change only when a child is split or merged, while the node itself is copied
+//! by each change below it. Copies of a node share the block until one of them
+//! changes it.
+
+use std::ptr::NonNull;
+
+use super::CAPACITY;
+use super::search::Heads;
+use crate::entry::{Entry, EntryPtr};
+use crate::key::Key;
+use crate::sync::Canary;
+
+/// Which edit made a node: the version of the root that it set out to publish.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Tag(pub(crate) u64);
+
+/// A leaf: regions in the order of their keys.
+#[repr(C, align(64))]
+pub(crate) struct Leaf {
+    pub(super) tag: Tag,
+    pub(super) heads: Heads,
+    // Invariant: the first `heads.len()` are entries of the map.
+    slots: [Option<EntryPtr>; CAPACITY],
+    canary: Canary,
+}
+
+/// An inner node: separators, and one child more than these.
+///
+/// Separator `i` is above every key of child `i` and at most as great as every
+/// key of child `i + 1`.
+#[repr(C, align(64))]
+pub(crate) struct Inner {
+    pub(super) tag: Tag,
+    pub(super) heads: Heads,
+    // Invariant: the first `heads.len() + 1` are nodes.
+    children: [Option<NodePtr>; CAPACITY + 1],
+    pub(super) separators: NonNull<Separators>,
+    canary: Canary,
+}
+
+/// The separators of an inner node, as many as its heads say.
+pub(crate) struct Separators {
+    pub(super) tag: Tag,
+    keys: [Key; CAPACITY],
+    canary: Canary,
+}
+
+/// A pointer to a leaf or to an inner node; its lowest bit says which.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct NodePtr(NonNull<()>);
+
+/// A node that can be read for `'s`.
+#[derive(Clone, Copy)]
+pub(super) enum NodeRef<'s> {
+    Leaf(&'s Leaf),
+    Inner(&'s Inner),
+}
+
+/// A node by its kind.
+#[derive(Clone, Copy)]
+pub(super) enum RawNode {
+    Leaf(NonNull<Leaf>),
+    Inner(NonNull<Inner>),
+}
+
+// SAFETY: frozen nodes are only read, private ones have a single owner; what
+// they hold (keys and entries) may be shared and sent.
+unsafe impl Send for NodePtr {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for NodePtr {}
+
+const LEAF_BIT: usize = 1;
+
+// === impl NodePtr ===
+
+impl NodePtr {
+    pub(super) fn leaf(leaf: NonNull<Leaf>) -> Self {
+        Self(leaf.cast::<()>().map_addr(|addr| addr | LEAF_BIT))
+    }
+
+    pub(super) fn inner(inner: NonNull<Inner>) -> Self {
+        Self(inner.cast())
+    }
+
+    #[inline]
+    pub(super) fn kind(self) -> RawNode {
+        if self.0.addr().get() & LEAF_BIT == 0 {
+            return RawNode::Inner(self.0.cast());
+        }
+        let leaf = self.0.as_ptr().map_addr(|addr| addr & !LEAF_BIT);
+        // SAFETY: `leaf` made this from a non-null, aligned pointer.
+        RawNode::Leaf(unsafe { NonNull::new_unchecked(leaf) }.cast())
+    }
+
+    /// # Safety
+    ///
+    /// The node, and everything below it, stays alive and unchanged for `'s`.
+    #[inline]
+    pub(super) unsafe fn as_ref<'s>(self) -> NodeRef<'s> {
+        match self.kind() {
+            RawNode::Leaf(leaf) => {
+                // SAFETY: alive and frozen by the caller's word.
+                let leaf = unsafe { leaf.as_ref() };
+                leaf.canary.check();
+                NodeRef::Leaf(leaf)
+            }
+            RawNode::Inner(inner) => {
+                // SAFETY: alive and frozen by the caller's word.
+                let inner = unsafe { inner.as_ref() };
+                inner.canary.check();
+                NodeRef::Inner(inner)
+            }
+        }
+    }
+}
+
+// === impl Leaf ===
+
+impl Leaf {
+    pub(super) fn alloc(tag: Tag) -> NonNull<Self> {
+        Self::alloc_with(tag, Heads::new(), [None; CAPACITY])
+    }
+
+    fn alloc_with(tag: Tag, heads: Heads, slots: [Option<EntryPtr>; CAPACITY]) -> NonNull<Self> {
+        let leaf = Box::new(Self {
+            tag,
+            heads,
+            slots,
+            canary: Canary::new(),
+        });
+        NonNull::from(Box::leak(leaf))
+    }
+
+    pub(super) fn copy(&self, tag: Tag) -> NonNull<Self> {
+        Self::alloc_with(tag, self.heads.clone(), self.slots)
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// The pointer in slot `place`.
+    #[inline]
+    pub(super) fn pointer(&self, place: usize) -> EntryPtr {
+        match self.slots[place] {
+            Some(pointer) => pointer,
+            None => unreachable!("slot {place} of {} is empty", self.len()),
+        }
+    }
+
+    /// The entry in slot `place`.
+    #[inline]
+    pub(super) fn entry(&self, place: usize) -> &Entry {
+        // SAFETY: a leaf that can be read keeps its entries alive: they are
+        // released after it has become unreachable for the same readers.
+        unsafe { self.pointer(place).as_ref() }
+    }
+
+    #[inline]
+    fn key(&self, place: usize) -> &[u8] {
+        self.entry(place).start()
+    }
+
+    /// How many regions start at or before `key`.
+    #[inline]
+    pub(super) fn count_at_most(&self, key: &[u8]) -> usize {
+        self.heads.count_at_most(key, |place| self.key(place))
+    }
+
+    /// How many regions start before `key`.
+    #[inline]
+    pub(super) fn count_below(&self, key: &[u8]) -> usize {
+        self.heads.count_below(key, |place| self.key(place))
+    }
+
+    pub(super) fn replace(&mut self, place: usize, entry: EntryPtr) -> EntryPtr {
+        let old = self.pointer(place);
+        self.slots[place] = Some(entry);
+        old
+    }
+
+    pub(super) fn insert(&mut self, place: usize, key: &[u8], entry: EntryPtr) {
+        let len = self.len();
+        self.heads.insert(place, key);
+        self.slots.copy_within(place..len, place + 1);
+        self.slots[place] = Some(entry);
+    }
+
+    pub(super) fn remove(&mut self, place: usize) -> EntryPtr {
+        let old = self.pointer(place);
+        let len = self.len();
+        self.heads.remove(place);
+        self.slots.copy_within(place + 1..len, place);
+        old
+    }
+
+    /// Moves the slots from `place` on to a new leaf.
+    pub(super) fn split_off(&mut self, place: usize) -> NonNull<Self> {
+        let moved = self.len() - place;
+        let mut slots = [None; CAPACITY];
+        slots[..moved].copy_from_slice(&self.slots[place..place + moved]);
+        let heads = self.heads.split_off(place);
+        Self::alloc_with(self.tag, heads, slots)
+    }
+
+    /// Adds the slots of the right neighbour.
+    pub(super) fn append(&mut self, right: &Self) {
+        let (len, added) = (self.len(), right.len());
+        self.heads.append(&right.heads);
+        self.slots[len..len + added].copy_from_slice(&right.slots[..added]);
+        self.sharpen();
+    }
+
+    /// Lengthens the prefix if the heads do not tell all keys apart. Reads every
+    /// key of the leaf, so it is done only when the leaf has changed its shape.
+    pub(super) fn sharpen(&mut self) {
+        if self.heads.has_ties() {
+            let slots = &self.slots;
+            self.heads.lengthen_prefix(|place| match slots[place] {
+                // SAFETY: the entries of a leaf are alive while it is, see `entry`.
+                Some(pointer) => unsafe { pointer.as_ref::<'_>() }.start().as_bytes(),
+                None => &[],
+            });
+        }
+    }
+
+    #[cfg(any(test, feature = "oracle"))]
+    pub(super) fn check_heads(&self) -> Result<(), String> {
+        self.heads.check(|place| self.key(place))
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// A node with one child and no separators.
+    pub(super) fn alloc(tag: Tag, child: NodePtr) -> NonNull<Self> {
+        let mut children = [None; CAPACITY + 1];
+        children[0] = Some(child);
+        Self::alloc_with(tag, Heads::new(), children, Separators::alloc(tag))
+    }
+
+    fn alloc_with(
+        tag: Tag,
+        heads: Heads,
+        children: [Option<NodePtr>; CAPACITY + 1],
+        separators: NonNull<Separators>,
+    ) -> NonNull<Self> {
+        let inner = Box::new(Self {
+            tag,
+            heads,
+            children,
+            separators,
+            canary: Canary::new(),
+        });
+        NonNull::from(Box::leak(inner))
+    }
+
+    /// A copy that shares the separators.
+    pub(super) fn copy(&self, tag: Tag) -> NonNull<Self> {
+        Self::alloc_with(tag, self.heads.clone(), self.children, self.separators)
+    }
+
+    /// How many separators the node has; its children are one more.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    #[inline]
+    pub(super) fn child(&self, place: usize) -> NodePtr {
+        match self.children[place] {
+            Some(child) => child,
+            None => unreachable!("child {place} of {} is missing", self.len() + 1),
+        }
+    }
+
+    /// Child `place`, for as long as this node can be read.
+    #[inline]
+    pub(super) fn child_ref(&self, place: usize) -> NodeRef<'_> {
+        // SAFETY: a node that can be read keeps what is below it alive: it is
+        // freed only after it has become unreachable for the same readers.
+        unsafe { self.child(place).as_ref() }
+    }
+
+    pub(super) fn separators(&self) -> &Separators {
+        // SAFETY: the block lives at least as long as the node that points to it.
+        let separators = unsafe { self.separators.as_ref() };
+        separators.canary.check();
+        separators
+    }
+
+    #[inline]
+    pub(super) fn separator(&self, place: usize) -> &Key {
+        &self.separators().keys[place]
+    }
+
+    /// The child that a region starting at `key` belongs to.
+    #[inline]
+    pub(super) fn child_for(&self, key: &[u8]) -> usize {
+        self.heads.count_at_most(key, |place| self.separator(place))
+    }
+
+    /// The child that the last region starting before `key` belongs to, unless
+    /// that child has none.
+    #[inline]
+    pub(super) fn child_below(&self, key: &[u8]) -> usize {
+        self.heads.count_below(key, |place| self.separator(place))
+    }
+
+    pub(super) fn set_child(&mut self, place: usize, child: NodePtr) {
+        self.children[place] = Some(child);
+    }
+
+    /// Adds `right` as the child after `place`, behind `separator`. The node and
+    /// its block are the caller's own.
+    pub(super) fn insert(&mut self, place: usize, separator: Key, right: NodePtr) {
+        let len = self.len();
+        self.heads.insert(place, &separator);
+        self.children.copy_within(place + 1..=len, place + 2);
+        self.children[place + 1] = Some(right);
+        let keys = &mut self.own_separators().keys;
+        keys[place..=len].rotate_right(1);
+        keys[place] = separator;
+    }
+
+    /// Removes separator `place` and child `child`, its left or right side. The
+    /// node and its block are the caller's own.
+    pub(super) fn remove(&mut self, place: usize, child: usize) {
+        debug_assert!(child == place || child == place + 1);
+        let len = self.len();
+        self.heads.remove(place);
+        self.children.copy_within(child + 1..=len, child);
+        let keys = &mut self.own_separators().keys;
+        keys[place..len].rotate_left(1);
+        keys[len - 1] = Key::EMPTY;
+    }
+
+    /// Splits at separator `place`, which moves up: returned with the new right
+    /// node. The node and its block are the caller's own.
+    pub(super) fn split_off(&mut self, place: usize) -> (Key, NonNull<Self>) {
+        let len = self.len();
+        let mut children = [None; CAPACITY + 1];
+        children[..len - place].copy_from_slice(&self.children[place + 1..=len]);
+
+        let mut heads = self.heads.split_off(place + 1);
+        let right_separators = Separators::alloc(self.tag);
+        let right = {
+            let mut pointer = right_separators;
+            // SAFETY: just allocated, nobody else knows it.
+            unsafe { pointer.as_mut() }
+        };
+        let keys = &mut self.own_separators().keys;
+        for (to, from) in right.keys.iter_mut().zip(&mut keys[place + 1..len]) {
+            *to = std::mem::take(from);
+        }
+        let middle = std::mem::take(&mut keys[place]);
+        heads.lengthen_prefix(|place| &right.keys[place]);
+
+        self.heads.truncate(place);
+        self.sharpen();
+        (
+            middle,
+            Self::alloc_with(self.tag, heads, children, right_separators),
+        )
+    }
+
+    /// Adds the separators and children of the right neighbour, behind the
+    /// separator between the two. The node and its block are the caller's own.
+    pub(super) fn append(&mut self, separator: &Key, right: &Self) {
+        let len = self.len();
+        let added = right.len();
+        self.heads.insert(len, separator);
+        self.heads.append(&right.heads);
+        self.children[len + 1..len + 2 + added].copy_from_slice(&right.children[..=added]);
+        let keys = &mut self.own_separators().keys;
+        keys[len] = separator.clone();
+        keys[len + 1..=len + added].clone_from_slice(&right.separators().keys[..added]);
+        self.sharpen();
+    }
+
+    fn sharpen(&mut self) {
+        // SAFETY: as in `separators`; the borrow is of the block, not the node.
+        let separators = unsafe { self.separators.as_ref() };
+        self.heads.lengthen_prefix(|place| &separators.keys[place]);
+    }
+
+    fn own_separators(&mut self) -> &mut Separators {
+        debug_assert_eq!(self.separators().tag, self.tag, "the block is shared");
+        // SAFETY: both the node and the block bear the tag of the edit that now
+        // changes them, so nobody else can reach the block.
+        unsafe { self.separators.as_mut() }
+    }
+
+    #[cfg(any(test, feature = "oracle"))]
+    pub(super) fn check_heads(&self) -> Result<(), String> {
+        self.heads.check(|place| self.separator(place))
+    }
+}
+
+// === impl Separators ===
+
+impl Separators {
+    fn alloc(tag: Tag) -> NonNull<Self> {
+        let block = Box::new(Self {
+            tag,
+            keys: [Key::EMPTY; CAPACITY],
+            canary: Canary::new(),
+        });
+        NonNull::from(Box::leak(block))
+    }
+
+    /// A copy of the first `len` keys.
+    pub(super) fn copy(&self, tag: Tag, len: usize) -> NonNull<Self> {
+        let mut copy = Self::alloc(tag);
+        // SAFETY: just allocated, nobody else knows it.
+        let block = unsafe { copy.as_mut() };
+        block.keys[..len].clone_from_slice(&self.keys[..len]);
+        copy
+    }
+}

@@ -1,0 +1,92 @@
+//! Walking over the regions of a range in order.
+
+use super::node::{Inner, Leaf, NodeRef};
+use super::{MAX_HEIGHT, TreeRef};
+use crate::entry::{Entry, EntryPtr};
+
+/// A place between two regions of a tree; yields what follows.
+pub(crate) struct Cursor<'s> {
+    // The way down to `leaf`: each inner node with the child that was taken.
+    way: [Option<(&'s Inner, usize)>; MAX_HEIGHT],
+    depth: usize,
+    leaf: Option<&'s Leaf>,
+    place: usize,
+}
+
+impl<'s> TreeRef<'s> {
+    /// Before the region that holds `start`, or else the first that starts after
+    /// it.
+    pub(crate) fn seek(self, start: &[u8]) -> Cursor<'s> {
+        let mut from = start;
+        if let Some(floor) = self.floor(start) {
+            // SAFETY: what the tree holds is alive for `'s`.
+            let floor: &'s Entry = unsafe { floor.as_ref() };
+            if floor.region().range().ends_after(start) {
+                from = floor.start();
+            }
+        }
+        let mut cursor = Cursor {
+            way: [None; MAX_HEIGHT],
+            depth: 0,
+            leaf: None,
+            place: 0,
+        };
+        let Some(root) = self.root() else {
+            return cursor;
+        };
+        cursor.descend(root, |inner| inner.child_for(from));
+        cursor.place = cursor.leaf.map_or(0, |leaf| leaf.count_below(from));
+        cursor
+    }
+}
+
+impl<'s> Cursor<'s> {
+    fn descend(&mut self, mut node: NodeRef<'s>, choose: impl Fn(&'s Inner) -> usize) {
+        loop {
+            match node {
+                NodeRef::Inner(inner) => {
+                    let place = choose(inner);
+                    self.way[self.depth] = Some((inner, place));
+                    self.depth += 1;
+                    node = inner.child_ref(place);
+                }
+                NodeRef::Leaf(leaf) => {
+                    self.leaf = Some(leaf);
+                    self.place = 0;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn next_leaf(&mut self) {
+        self.leaf = None;
+        while let Some(above) = self.depth.checked_sub(1) {
+            self.depth = above;
+            let Some((inner, place)) = self.way[above] else {
+                return;
+            };
+            if place < inner.len() {
+                self.way[above] = Some((inner, place + 1));
+                self.depth += 1;
+                self.descend(inner.child_ref(place + 1), |_| 0);
+                return;
+            }
+        }
+    }
+}
+
+impl Iterator for Cursor<'_> {
+    type Item = EntryPtr;
+
+    fn next(&mut self) -> Option<EntryPtr> {
+        loop {
+            let leaf = self.leaf?;
+            if self.place < leaf.len() {
+                self.place += 1;
+                return Some(leaf.pointer(self.place - 1));
+            }
+            self.next_leaf();
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The map and its sequential model get the same changes and must give the same
+//! answers.
+
+mod support;
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tidegate_core::oracle::SequentialMap;
+use tidegate_core::{
+    Batch, Entry, Expect, KeyRange, Outcome, Provenance, Region, RegionEpoch, RegionMap,
+};
+
+use support::{Shape, any_provenance, region, stream};
+
+#[derive(Clone, Debug)]
+enum Wish {
+    Any,
+    /// The live entry of this id, if there is one.
+    Live(u64),
+    /// An entry that was live once.
+    Gone(prop::sample::Index),
+    Absent,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put {
+        id: u64,
+        start: u32,
+        width: u32,
+        epoch: RegionEpoch,
+        provenance: Provenance,
+        wish: Wish,
+    },
+    Remove {
+        id: u64,
+        wish: Wish,
+    },
+    /// Invalidate and pin what is live.
+    Pin {
+        id: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Space {
+    boundaries: u32,
+    ids: u64,
+    widest: u32,
+}
+
+fn wish(space: Space) -> impl Strategy<Value = Wish> {
+    prop_oneof![
+        12 => Just(Wish::Any),
+        2 => (1..=space.ids).prop_map(Wish::Live),
+        1 => any::<prop::sample::Index>().prop_map(Wish::Gone),
+        1 => Just(Wish::Absent),
+    ]
+}
+
+fn step(space: Space) -> impl Strategy<Value = Step> {
+    let epoch =
+        (1..4u64, 1..6u64).prop_map(|(conf_ver, version)| RegionEpoch::new(conf_ver, version));
+    let place = (1..=space.ids, 0..space.boundaries, 1..=space.widest);
+    let put = (place, epoch, any_provenance(), wish(space)).prop_map(
+        |((id, start, width), epoch, provenance, wish)| Step::Put {
+            id,
+            start,
+            width,
+            epoch,
+            provenance,
+            wish,
+        },
+    );
+    let remove = (1..=space.ids, wish(space)).prop_map(|(id, wish)| Step::Remove { id, wish });
+    let pin = (1..=space.ids).prop_map(|id| Step::Pin { id });
+    prop_oneof![10 => put, 2 => remove, 1 => pin]
+}
+
+struct Pair {
+    map: RegionMap,
+    oracle: SequentialMap,
+    once_live: Vec<Arc<Entry>>,
+    shape: Shape,
+    space: Space,
+}
+
+impl Pair {
+    fn new(shape: Shape, space: Space) -> Self {
+        Self {
+            map: RegionMap::new(),
+            oracle: SequentialMap::new(),
+            once_live: Vec::new(),
+            shape,
+            space,
+        }
+    }
+
+    fn range(&self, start: u32, width: u32) -> KeyRange {
+        let end = start + width;
+        self.shape
+            .range(start, (end < self.space.boundaries).then_some(end))
+    }
+
+    fn expect(&self, wish: &Wish) -> Expect {
+        match wish {
+            Wish::Any => Expect::Any,
+            Wish::Absent => Expect::Absent,
+            Wish::Live(id) => self
+                .oracle
+                .by_id(*id)
+                .cloned()
+                .map_or(Expect::Any, Expect::Entry),
+            Wish::Gone(index) if self.once_live.is_empty() => {
+                let _ = index;
+                Expect::Any
+            }
+            Wish::Gone(index) => Expect::Entry(Arc::clone(index.get(&self.once_live))),
+        }
+    }
+
+    fn apply(&mut self, steps: &[Step]) -> Result<(), TestCaseError> {
+        let mut batch = Batch::new();
+        for step in steps {
+            match step {
+                Step::Put {
+                    id,
+                    start,
+                    width,
+                    epoch,
+                    provenance,
+                    wish,
+                } => {
+                    let range = self.range(*start, *width);
+                    let region = Region::builder(*id, range, *epoch)
+                        .build()
+                        .expect("id above 0");
+                    batch.put_if(region, *provenance, self.expect(wish));
+                }
+                Step::Remove { id, wish } => batch.remove(*id, self.expect(wish)),
+                Step::Pin { id } => {
+                    if let Some(entry) = self.oracle.by_id(*id) {
+                        let _ = entry.word().pin_to_leader();
+                        self.once_live.push(Arc::clone(entry));
+                    }
+                }
+            }
+        }
+        let expected = self.oracle.apply(&batch);
+        // Both apply to the very same entries, and the oracle has superseded
+        // some of them already; the outcomes do not depend on that.
+        let outcomes = self.map.apply(batch);
+        prop_assert_eq!(outcomes, expected);
+        Ok(())
+    }
+
+    fn compare(&self) -> Result<(), TestCaseError> {
+        let snapshot = self.map.pin();
+        snapshot.check_invariants().map_err(TestCaseError::fail)?;
+        let all: Vec<*const Entry> = snapshot
+            .iter()
+            .map(|entry| std::ptr::from_ref(entry.as_entry()))
+            .collect();
+        let expected: Vec<*const Entry> = self.oracle.iter().map(Arc::as_ptr).collect();
+        prop_assert_eq!(all, expected);
+        prop_assert_eq!(snapshot.len(), self.oracle.len());
+        Ok(())
+    }
+
+    fn compare_at(&self, number: u32, other: u32, id: u64) -> Result<(), TestCaseError> {
+        let snapshot = self.map.pin();
+        let same = |found: Option<&Entry>, expected: Option<&Arc<Entry>>| {
+            found.map(std::ptr::from_ref) == expected.map(Arc::as_ptr)
+        };
+        let exact = self.shape.key(number);
+        let mut inside = exact.clone();
+        inside.push(0);
+        for key in [&exact, &inside] {
+            let found = snapshot.get(key).map(|entry| entry.as_entry());
+            prop_assert!(same(found, self.oracle.get(key)), "get {:x?}", key);
+            let found = snapshot.prev(key).map(|entry| entry.as_entry());
+            prop_assert!(same(found, self.oracle.prev(key)), "prev {:x?}", key);
+            let end = self.shape.key(other);
+            let scanned: Vec<u64> = snapshot.scan(key, &end).map(|entry| entry.id()).collect();
+            let expected: Vec<u64> = self
+                .oracle
+                .scan(key, &end)
+                .iter()
+                .map(|entry| entry.id())
+                .collect();
+            prop_assert_eq!(scanned, expected, "scan {:x?} {:x?}", key, end);
+            if let Ok(range) = KeyRange::new(key.as_slice(), end.as_slice()) {
+                let found: Vec<u64> = snapshot.overlaps(&range).map(|entry| entry.id()).collect();
+                let expected: Vec<u64> = self
+                    .oracle
+                    .overlaps(&range)
+                    .iter()
+                    .map(|entry| entry.id())
+                    .collect();
+                prop_assert_eq!(found, expected, "overlaps {}", range);
+            }
+        }
+        let found = snapshot.by_id(id).map(|entry| entry.as_entry());
+        prop_assert!(same(found, self.oracle.by_id(id)), "by id {}", id);
+        Ok(())
+    }
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    prop::sample::select(Shape::ALL.to_vec())
+}
+
+const CROWDED: Space = Space {
+    boundaries: 24,
+    ids: 12,
+    widest: 8,
+};
+const WIDE: Space = Space {
+    boundaries: 1500,
+    ids: 2000,
+    widest: 40,
+};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Few keys and ids: everything overlaps everything.
+    #[test]
+    fn crowded(
+        shape in shape(),
+        batches in prop::collection::vec(prop::collection::vec(step(CROWDED), 1..8), 1..30),
+    ) {
+        let mut pair = Pair::new(shape, CROWDED);
+        for batch in &batches {
+            pair.apply(batch)?;
+            pair.compare()?;
+        }
+        for number in 0..CROWDED.boundaries {
+            for other in 0..CROWDED.boundaries {
+                pair.compare_at(number, other, u64::from(number))?;
+            }
+        }
+    }
+
+}
+
+proptest! {
+    // Each case is thousands of changes.
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Enough regions for nodes to split, then changes that make them merge.
+    #[test]
+    fn wide(
+        shape in shape(),
+        order in any::<u32>(),
+        batches in prop::collection::vec(prop::collection::vec(step(WIDE), 1..60), 1..20),
+        sought in prop::collection::vec((0..WIDE.boundaries, 0..WIDE.boundaries, 1..2100u64), 30),
+        removed in 0..WIDE.boundaries,
+    ) {
+        let mut pair = Pair::new(shape, WIDE);
+        let mut batch = Batch::new();
+        // Coprime to the count, so that every boundary comes once.
+        let stride = [1, 7, 611, 1499][order as usize % 4];
+        for index in 0..WIDE.boundaries {
+            let start = (index * stride + order % 1000) % WIDE.boundaries;
+            batch.put(region(u64::from(start) + 1, pair.range(start, 1), 1), stream(1));
+        }
+        let expected = pair.oracle.apply(&batch);
+        prop_assert_eq!(pair.map.apply(batch), expected);
+        pair.compare()?;
+        for batch in &batches {
+            pair.apply(batch)?;
+        }
+        pair.compare()?;
+        for (number, other, id) in sought {
+            pair.compare_at(number, other, id)?;
+        }
+
+        let mut batch = Batch::new();
+        for id in 0..removed {
+            batch.remove(u64::from(id), Expect::Any);
+        }
+        let expected = pair.oracle.apply(&batch);
+        prop_assert_eq!(pair.map.apply(batch), expected);
+        pair.compare()?;
+        let mut batch = Batch::new();
+        for id in removed..3000 {
+            batch.remove(u64::from(id), Expect::Any);
+        }
+        let outcomes = pair.map.apply(batch);
+        let gone = outcomes.iter().filter(|outcome| **outcome == Outcome::Removed).count();
+        prop_assert_eq!(gone, pair.oracle.len());
+        prop_assert!(pair.map.pin().is_empty());
+        let stats = pair.map.stats();
+        prop_assert_eq!((stats.nodes, stats.pages), (0, 0), "an empty map has no nodes");
+    }
+}
