@@ -12,7 +12,7 @@
 //! | `applied` | applier | after the change is visible in the map |
 //! | `last_sync` | applier | after `applied`, with the *receipt* time of what was applied (G2) |
 //! | `apply_since` | applier | before an apply begins, and to "none" when it has finished |
-//! | `gap` | applier | before it moves past a skipped index; off once that is recovered |
+//! | `gap` | receiver or applier | before anything beyond a skipped index is applied; off once that is recovered |
 //!
 //! # Why a reader cannot see lag that is too small
 //!

@@ -50,7 +50,7 @@ fn a_closed_gap_shows_the_lag_that_it_left() {
     });
 }
 
-/// Defends the Release of `apply_since` and its place before the indexes: at every moment the apply
+/// Defends the Acquire of `apply_since` and its place before the indexes: at every moment the apply
 /// is stalled or the lag is known.
 #[test]
 fn a_finished_stall_shows_the_lag_that_it_left() {
