@@ -4,6 +4,7 @@ mod lifecycle;
 mod lookups;
 mod reports;
 mod services;
+mod streams;
 
 use tidegate_core::{KeyRange, Peer, PeerRole, Region, RegionEpoch};
 use tonic::transport::Channel;
