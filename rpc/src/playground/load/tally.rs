@@ -1,0 +1,138 @@
+//! What the lookups came to.
+
+use std::time::Duration;
+
+use tidegate_core::Moment;
+
+use crate::playground::judge::{Bounds, NeverHeld, Verdict};
+
+/// How many wrong answers are kept word for word.
+const EXAMPLES: usize = 3;
+
+/// What one server's answers came to.
+#[derive(Clone, Debug, Default)]
+pub struct ServerTally {
+    /// Lookups that it answered.
+    pub answered: u64,
+    /// Times that it did not answer: a refusal, a miss, or no connection.
+    pub declined: u64,
+    /// When its first answer arrived that was sent for after the fault and was not behind.
+    pub recovered_at: Option<Moment>,
+}
+
+/// What all answers came to.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    bounds: Bounds,
+    /// By server, in the order of the load's targets.
+    pub servers: Vec<ServerTally>,
+    /// Lookups that ended, one way or the other.
+    pub lookups: u64,
+    /// Judged items: each region of an answer, and each absence that it claims.
+    pub checked: u64,
+    /// Lookups without an answer within the deadline, or with one that the leader's map never held.
+    pub errors: u64,
+    /// The first of them, in words.
+    pub examples: Vec<String>,
+    /// Items with any age.
+    pub behind: u64,
+    /// Items with an age above the bounds.
+    pub stale: u64,
+    /// The greatest age of a stale item.
+    pub stale_max_age: Duration,
+    /// The greatest age of any item.
+    pub behind_max_age: Duration,
+    /// The largest number of changes that an item was behind by.
+    pub max_behind_changes: u64,
+    fault_ended: Option<Moment>,
+}
+
+impl Tally {
+    /// Nothing asked yet, of this many servers.
+    pub fn new(bounds: Bounds, servers: usize) -> Self {
+        Self {
+            bounds,
+            servers: vec![ServerTally::default(); servers],
+            lookups: 0,
+            checked: 0,
+            errors: 0,
+            examples: Vec::new(),
+            behind: 0,
+            stale: 0,
+            stale_max_age: Duration::ZERO,
+            behind_max_age: Duration::ZERO,
+            max_behind_changes: 0,
+            fault_ended: None,
+        }
+    }
+
+    /// From when on answers count as a recovery.
+    pub fn fault_ended(&mut self, at: Moment) {
+        self.fault_ended = Some(at);
+        for server in &mut self.servers {
+            server.recovered_at = None;
+        }
+    }
+
+    /// How long after the fault each of `servers` was back; none while one is not, or without a fault.
+    pub fn time_to_recover(&self, servers: &[usize]) -> Option<Duration> {
+        let ended = self.fault_ended?;
+        let times = servers.iter().map(|at| Some(self.servers.get(*at)?.recovered_at?.saturating_since(ended)));
+        times.collect::<Option<Vec<_>>>()?.into_iter().max()
+    }
+
+    /// The share of lookups that the first server, the leader, answered.
+    pub fn leader_share(&self) -> f64 {
+        let all: u64 = self.servers.iter().map(|server| server.answered).sum();
+        let leader = self.servers.first().map_or(0, |server| server.answered);
+        if all == 0 { 0.0 } else { leader as f64 / all as f64 }
+    }
+
+    /// A server gave no answer.
+    pub fn declined(&mut self, server: usize) {
+        if let Some(server) = self.servers.get_mut(server) {
+            server.declined += 1;
+        }
+    }
+
+    /// A server gave an answer to a request sent at `sent`, and it has been judged.
+    pub fn answered(&mut self, server: usize, judged: Result<Verdict, NeverHeld>, sent: Moment, now: Moment) {
+        self.lookups += 1;
+        let verdict = match judged {
+            Ok(verdict) => verdict,
+            Err(never) => {
+                self.wrong(format!("server {server}: {never}"));
+                Vec::new()
+            }
+        };
+        let current = !verdict.is_empty() && verdict.iter().all(Option::is_none);
+        self.checked += verdict.len() as u64;
+        for late in verdict.into_iter().flatten() {
+            self.behind += 1;
+            self.behind_max_age = self.behind_max_age.max(late.age);
+            self.max_behind_changes = self.max_behind_changes.max(late.changes);
+            if late.age > self.bounds.stale_after() {
+                self.stale += 1;
+                self.stale_max_age = self.stale_max_age.max(late.age);
+            }
+        }
+        let Some(server) = self.servers.get_mut(server) else { return };
+        server.answered += 1;
+        if current && self.fault_ended.is_some_and(|ended| sent >= ended) {
+            server.recovered_at.get_or_insert(now);
+        }
+    }
+
+    /// No server gave an answer within the deadline.
+    pub fn unanswered(&mut self, why: String) {
+        self.lookups += 1;
+        self.wrong(why);
+    }
+
+    fn wrong(&mut self, why: String) {
+        self.errors += 1;
+        if self.examples.len() < EXAMPLES {
+            self.examples.push(why);
+        }
+    }
+}
