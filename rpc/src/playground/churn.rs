@@ -25,7 +25,10 @@ pub const STORES: [u64; 3] = [1, 2, 3];
 const SPLIT_DELAY: u64 = 3;
 /// How often a place for a change is looked for before a change of another kind is made.
 const TRIES: usize = 16;
-const FIRST_EPOCH: RegionEpoch = RegionEpoch { conf_ver: 5, version: 10 };
+const FIRST_EPOCH: RegionEpoch = RegionEpoch {
+    conf_ver: 5,
+    version: 10,
+};
 /// Ids from 1 are the stores'.
 const FIRST_ID: u64 = 1_000;
 
@@ -42,7 +45,13 @@ pub struct Churn {
 /// The regions of a quiet cluster: `count` of equal width that cover everything.
 pub fn initial_regions(count: u64) -> Vec<Region> {
     let count = count.max(1);
-    let boundary = |at: u64| if at == 0 || at == count { Key::EMPTY } else { key_at(at * REGION_WIDTH) };
+    let boundary = |at: u64| {
+        if at == 0 || at == count {
+            Key::EMPTY
+        } else {
+            key_at(at * REGION_WIDTH)
+        }
+    };
     let ids_each = STORES.len() as u64 + 1;
     (0..count)
         .filter_map(|at| {
@@ -50,13 +59,22 @@ pub fn initial_regions(count: u64) -> Vec<Region> {
             let range = KeyRange::new(boundary(at), boundary(at + 1)).ok()?;
             let peers = [0, 1, 2].map(|store: usize| voter(id + 1 + store as u64, STORES[store]));
             let leader = peers[(at % ids_each.saturating_sub(1)) as usize];
-            Region::builder(id, range, FIRST_EPOCH).peers(peers).leader(Some(leader)).build().ok()
+            Region::builder(id, range, FIRST_EPOCH)
+                .peers(peers)
+                .leader(Some(leader))
+                .build()
+                .ok()
         })
         .collect()
 }
 
 const fn voter(id: u64, store_id: u64) -> Peer {
-    Peer { id, store_id, role: PeerRole::Voter, is_witness: false }
+    Peer {
+        id,
+        store_id,
+        role: PeerRole::Voter,
+        is_witness: false,
+    }
 }
 
 // === impl Churn ===
@@ -84,12 +102,18 @@ impl Churn {
     /// The caller reports it before it asks for the next one.
     pub fn next(&mut self, ledger: &Ledger) -> Option<Region> {
         self.made += 1;
-        if self.second_halves.front().is_some_and(|(due, _)| *due <= self.made) {
+        if self
+            .second_halves
+            .front()
+            .is_some_and(|(due, _)| *due <= self.made)
+        {
             return self.second_halves.pop_front().map(|(_, half)| half);
         }
         for _ in 0..TRIES {
             let position = self.rng.random_range(0..self.span);
-            let Some(region) = ledger.containing(&key_at(position)).map(Arc::clone) else { continue };
+            let Some(region) = ledger.containing(&key_at(position)).map(Arc::clone) else {
+                continue;
+            };
             let change = match self.rng.random_range(0..100) {
                 0..25 => self.split(&region),
                 25..50 => self.merge(&region, ledger),
@@ -105,25 +129,49 @@ impl Churn {
     }
 
     fn split(&mut self, region: &Region) -> Option<Region> {
-        let start = if region.start().is_empty() { 0 } else { position_of(region.start())? };
-        let end = if region.end().is_empty() { self.span } else { position_of(region.end())? };
+        let start = if region.start().is_empty() {
+            0
+        } else {
+            position_of(region.start())?
+        };
+        let end = if region.end().is_empty() {
+            self.span
+        } else {
+            position_of(region.end())?
+        };
         let middle = start + end.checked_sub(start)? / 2;
         if middle <= start {
             return None;
         }
-        let epoch = RegionEpoch { version: region.epoch().version + 1, ..region.epoch() };
+        let epoch = RegionEpoch {
+            version: region.epoch().version + 1,
+            ..region.epoch()
+        };
         let left = KeyRange::new(region.start().clone(), key_at(middle)).ok()?;
         let right = KeyRange::new(key_at(middle), region.end().clone()).ok()?;
         // As TiKV does by default, the new region gets the left half.
         let new_id = self.allot(1 + region.peers().len() as u64);
-        let peers: Vec<Peer> =
-            region.peers().iter().zip(new_id + 1..).map(|(peer, id)| Peer { id, ..*peer }).collect();
+        let peers: Vec<Peer> = region
+            .peers()
+            .iter()
+            .zip(new_id + 1..)
+            .map(|(peer, id)| Peer { id, ..*peer })
+            .collect();
         let on_store = |store: u64| peers.iter().copied().find(|peer| peer.store_id == store);
         let leader = region.leader().and_then(|leader| on_store(leader.store_id));
-        let new = Region::builder(new_id, left, epoch).peers(peers).leader(leader).build().ok()?;
+        let new = Region::builder(new_id, left, epoch)
+            .peers(peers)
+            .leader(leader)
+            .build()
+            .ok()?;
         let rest = region.to_builder().range(right).epoch(epoch).build().ok()?;
-        let (first, second) = if self.rng.random() { (new, rest) } else { (rest, new) };
-        self.second_halves.push_back((self.made + SPLIT_DELAY, second));
+        let (first, second) = if self.rng.random() {
+            (new, rest)
+        } else {
+            (rest, new)
+        };
+        self.second_halves
+            .push_back((self.made + SPLIT_DELAY, second));
         Some(first)
     }
 
@@ -132,7 +180,10 @@ impl Churn {
         let range = KeyRange::new(region.start().clone(), right.end().clone()).ok()?;
         let survivor: &Region = if self.rng.random() { region } else { right };
         let version = region.epoch().version.max(right.epoch().version) + 1;
-        let epoch = RegionEpoch { version, ..survivor.epoch() };
+        let epoch = RegionEpoch {
+            version,
+            ..survivor.epoch()
+        };
         survivor.to_builder().range(range).epoch(epoch).build().ok()
     }
 
@@ -150,17 +201,25 @@ impl Churn {
     /// A voter is removed, comes back as a learner, and is promoted.
     fn change_peer(&mut self, region: &Region) -> Option<Region> {
         let mut peers = region.peers().to_vec();
-        let missing = STORES.into_iter().find(|store| peers.iter().all(|peer| peer.store_id != *store));
+        let missing = STORES
+            .into_iter()
+            .find(|store| peers.iter().all(|peer| peer.store_id != *store));
         if let Some(learner) = peers.iter_mut().find(|peer| peer.role == PeerRole::Learner) {
             learner.role = PeerRole::Voter;
         } else if let Some(store) = missing {
-            peers.push(Peer { role: PeerRole::Learner, ..voter(self.allot(1), store) });
+            peers.push(Peer {
+                role: PeerRole::Learner,
+                ..voter(self.allot(1), store)
+            });
         } else {
             let removable = |peer: &Peer| Some(*peer) != region.leader();
             let at = peers.iter().rposition(removable)?;
             peers.remove(at);
         }
-        let epoch = RegionEpoch { conf_ver: region.epoch().conf_ver + 1, ..region.epoch() };
+        let epoch = RegionEpoch {
+            conf_ver: region.epoch().conf_ver + 1,
+            ..region.epoch()
+        };
         region.to_builder().peers(peers).epoch(epoch).build().ok()
     }
 
@@ -204,7 +263,10 @@ mod tests {
         let map = RegionMap::new();
         let received_at = Moment::from_nanos(1);
         for region in regions {
-            assert!(!map.put(region, Provenance::Stream { received_at }).is_refused());
+            assert!(
+                !map.put(region, Provenance::Stream { received_at })
+                    .is_refused()
+            );
         }
         let mut churn = Churn::new(40, 7);
         let mut kinds: HashMap<&str, usize> = HashMap::new();
@@ -221,7 +283,10 @@ mod tests {
             assert!(!outcome.is_refused(), "{region:?}: {outcome:?}");
             ledger.record(Arc::new(region), Moment::from_nanos(step + 2));
         }
-        assert!(kinds.len() == 4 && kinds.values().all(|count| *count > 100), "{kinds:?}");
+        assert!(
+            kinds.len() == 4 && kinds.values().all(|count| *count > 100),
+            "{kinds:?}"
+        );
         let snapshot = map.pin();
         assert_eq!(snapshot.len(), ledger.len());
         for entry in snapshot.iter() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use tidegate_core::Clock;
+use tidegate_core::clock::Clock;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -92,7 +92,14 @@ impl<T: Target> Load<T> {
         pace: Pace,
         span: u64,
     ) -> Self {
-        Self { targets, ledger, tally: Mutex::new(tally), clock, pace, span }
+        Self {
+            targets,
+            ledger,
+            tally: Mutex::new(tally),
+            clock,
+            pace,
+            span,
+        }
     }
 
     /// The counts so far.
@@ -115,7 +122,8 @@ impl<T: Target> Load<T> {
         for turn in number.. {
             let question = questions.next(&self.ledger());
             // A lookup under way is not abandoned: it would be one without an answer.
-            self.look_up(turn % self.targets.len().max(1), &question).await;
+            self.look_up(turn % self.targets.len().max(1), &question)
+                .await;
             let stopped = timeout(self.pace.rest, stop.cancelled()).await.is_ok();
             if stopped {
                 return;
@@ -128,13 +136,16 @@ impl<T: Target> Load<T> {
         let mut server = first;
         let mut pause = Duration::from_millis(10);
         loop {
-            let Some(target) = self.targets.get(server) else { return };
+            let Some(target) = self.targets.get(server) else {
+                return;
+            };
             let sent = self.clock.now();
             let attempt = Instant::now() + self.pace.attempt;
             let declined = match timeout_at(attempt.min(deadline), target.ask(question)).await {
                 Ok(Ok(answer)) => {
                     let judged = self.ledger().judge(question, answer, sent);
-                    self.tally().answered(server, judged, sent, self.clock.now());
+                    self.tally()
+                        .answered(server, judged, sent, self.clock.now());
                     return;
                 }
                 Ok(Err(declined)) => declined,
@@ -147,7 +158,9 @@ impl<T: Target> Load<T> {
             }
             server = LEADER;
             if Instant::now() >= deadline {
-                self.tally().unanswered(format!("no answer within the deadline; the leader at last: {declined}"));
+                self.tally().unanswered(format!(
+                    "no answer within the deadline; the leader at last: {declined}"
+                ));
                 return;
             }
         }

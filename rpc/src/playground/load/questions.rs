@@ -24,7 +24,10 @@ pub struct Questions {
 impl Questions {
     /// Questions that are the same for the same `rng` and the same changes.
     pub fn new(rng: SmallRng, span: u64) -> Self {
-        Self { rng, span: span.max(1) }
+        Self {
+            rng,
+            span: span.max(1),
+        }
     }
 
     /// The next question.
@@ -35,8 +38,13 @@ impl Questions {
             45..60 => Question::ById(self.id(ledger)),
             60..75 => {
                 let start = self.position(ledger);
-                self.range(start, 4 * REGION_WIDTH)
-                    .map_or_else(|| Question::Get(key_at(start)), |range| Question::Scan { range, limit: SCAN_LIMIT })
+                self.range(start, 4 * REGION_WIDTH).map_or_else(
+                    || Question::Get(key_at(start)),
+                    |range| Question::Scan {
+                        range,
+                        limit: SCAN_LIMIT,
+                    },
+                )
             }
             75..85 => self.batch(ledger),
             _ => Question::Query {
@@ -52,28 +60,43 @@ impl Questions {
         let mut start = self.position(ledger);
         let mut ranges = Vec::new();
         for _ in 0..BATCH_RANGES {
-            let Some(range) = self.range(start, REGION_WIDTH) else { break };
+            let Some(range) = self.range(start, REGION_WIDTH) else {
+                break;
+            };
             ranges.push(range);
             start = start.saturating_add(self.rng.random_range(REGION_WIDTH + 1..3 * REGION_WIDTH));
         }
         if ranges.is_empty() {
             return Question::Get(key_at(start.min(self.span - 1)));
         }
-        Question::BatchScan { ranges, limit: BATCH_LIMIT }
+        Question::BatchScan {
+            ranges,
+            limit: BATCH_LIMIT,
+        }
     }
 
     fn range(&mut self, start: u64, widest: u64) -> Option<KeyRange> {
         let end = start.checked_add(self.rng.random_range(1..=widest))?;
         // Behind the span there are no keys of ours, but the last region reaches there.
-        (start < self.span).then(|| KeyRange::new(key_at(start), key_at(end)).ok()).flatten()
+        (start < self.span)
+            .then(|| KeyRange::new(key_at(start), key_at(end)).ok())
+            .flatten()
     }
 
     /// Half of the time in a region that one of the latest changes put in, otherwise anywhere.
     fn position(&mut self, ledger: &Ledger) -> u64 {
         let recent = self.recent(ledger).and_then(|back| {
             let (region, _) = ledger.recent(back)?;
-            let start = if region.start().is_empty() { 0 } else { position_of(region.start())? };
-            let end = if region.end().is_empty() { self.span } else { position_of(region.end())? };
+            let start = if region.start().is_empty() {
+                0
+            } else {
+                position_of(region.start())?
+            };
+            let end = if region.end().is_empty() {
+                self.span
+            } else {
+                position_of(region.end())?
+            };
             Some((start, end))
         });
         match recent {

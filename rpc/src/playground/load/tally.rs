@@ -77,7 +77,9 @@ impl Tally {
     /// How long after the fault each of `servers` was back; none while one is not, or without a fault.
     pub fn time_to_recover(&self, servers: &[usize]) -> Option<Duration> {
         let ended = self.fault_ended?;
-        let times = servers.iter().map(|at| Some(self.servers.get(*at)?.recovered_at?.saturating_since(ended)));
+        let times = servers
+            .iter()
+            .map(|at| Some(self.servers.get(*at)?.recovered_at?.saturating_since(ended)));
         times.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
@@ -85,7 +87,11 @@ impl Tally {
     pub fn leader_share(&self) -> f64 {
         let all: u64 = self.servers.iter().map(|server| server.answered).sum();
         let leader = self.servers.first().map_or(0, |server| server.answered);
-        if all == 0 { 0.0 } else { leader as f64 / all as f64 }
+        if all == 0 {
+            0.0
+        } else {
+            leader as f64 / all as f64
+        }
     }
 
     /// A server gave no answer.
@@ -96,7 +102,13 @@ impl Tally {
     }
 
     /// A server gave an answer to a request sent at `sent`, and it has been judged.
-    pub fn answered(&mut self, server: usize, judged: Result<Verdict, NeverHeld>, sent: Moment, now: Moment) {
+    pub fn answered(
+        &mut self,
+        server: usize,
+        judged: Result<Verdict, NeverHeld>,
+        sent: Moment,
+        now: Moment,
+    ) {
         self.lookups += 1;
         let verdict = match judged {
             Ok(verdict) => verdict,
@@ -116,7 +128,9 @@ impl Tally {
                 self.stale_max_age = self.stale_max_age.max(late.age);
             }
         }
-        let Some(server) = self.servers.get_mut(server) else { return };
+        let Some(server) = self.servers.get_mut(server) else {
+            return;
+        };
         server.answered += 1;
         if current && self.fault_ended.is_some_and(|ended| sent >= ended) {
             server.recovered_at.get_or_insert(now);
