@@ -45,6 +45,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -118,6 +119,7 @@ impl<T: PdTransport> Driver<T> {
         let stop = self.context.stop.clone();
         let mut reopened = false;
         while !stop.is_cancelled() {
+            let begun = Instant::now();
             let ended = match self.plan().await? {
                 Ok(plan) => session::run(&self.context, plan).await,
                 Err(ending) => Ended {
@@ -131,9 +133,9 @@ impl<T: PdTransport> Driver<T> {
                 break;
             }
             self.note(&ended.ending);
-            let well = ended.progress.applied_any
-                && !matches!(ended.ending, Ending::Malformed(_) | Ending::Broken(_));
-            if well {
+            // A session that got nowhere, or fell over at once, is no reason to hurry.
+            if ended.progress.applied_any && begun.elapsed() >= self.context.config.backoff.longest
+            {
                 self.backoff.reset();
                 reopened = false;
             }

@@ -229,6 +229,19 @@ async fn indexes_skipped_again_mean_a_full_sync() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leader_that_spoils_every_session_at_once_is_not_hurried() {
+    let world = World::start();
+    let since = world.shared.clock.now();
+    for _ in 0..10 {
+        let stream = world.follow(regions(1..4), 100).await;
+        stream.send(frame(40, vec![]));
+    }
+    let waited = world.shared.clock.now().saturating_since(since);
+    assert!(waited > Duration::from_secs(6), "{waited:?}");
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_keepalive_beyond_the_own_index_is_a_gap_too() {
     let world = World::start();
     let stream = world.follow(regions(1..4), 100).await;
