@@ -140,7 +140,7 @@ impl<T: PdTransport> Driver<T> {
                 reopened = false;
             }
             let at_once = ended.ending.reopens_at_once() && !reopened;
-            reopened = at_once;
+            reopened |= at_once;
             self.learn(&ended);
             if !at_once {
                 let wait = self.backoff.next_wait(&mut self.rng);
