@@ -86,8 +86,10 @@ impl Follower {
     }
 }
 
+type Row = (u64, KeyRange, RegionEpoch, Vec<Peer>, Option<Peer>);
+
 /// All that a lookup could tell, in key order.
-fn rows(map: &RegionMap) -> Vec<(u64, KeyRange, RegionEpoch, Vec<Peer>, Option<Peer>)> {
+fn rows(map: &RegionMap) -> Vec<Row> {
     let snapshot = map.pin();
     snapshot
         .iter()
