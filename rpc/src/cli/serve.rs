@@ -11,8 +11,8 @@ use tracing::{info, warn};
 
 use super::bad_start;
 use crate::config::{self, Overrides, Parsed};
-use crate::replica::Bound;
 use crate::replica::hooks::Hooks;
+use crate::replica::{Bound, Counts};
 
 /// Runs the command.
 pub(super) fn run(overrides: &Overrides, path: Option<&Path>) -> ExitCode {
@@ -78,11 +78,12 @@ async fn serve(parsed: Parsed) -> ExitCode {
         error = replica.failed() => return bad_start(&error.to_string()),
     }
     tokio::select! {
-        graceful = replica.stop(deadline) => {
-            if graceful {
-                info!("stopped");
+        stopped = replica.stop(deadline) => {
+            let Counts { served, refused, missed, .. } = stopped.status.lookups;
+            if stopped.graceful {
+                info!(served, refused, missed, "stopped");
             } else {
-                warn!(?deadline, "stopped; what was left at the deadline was cut");
+                warn!(served, refused, missed, ?deadline, "stopped; what was left was cut");
             }
         }
         signal = signals.next() => warn!(signal, "stopped at once"),

@@ -95,6 +95,15 @@ pub struct Bound {
     sync: SyncConfig,
 }
 
+/// How a replica ended.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// Nothing had to be cut.
+    pub graceful: bool,
+    /// What it had done by then.
+    pub status: ReplicaStatus,
+}
+
 /// A running replica. Dropping it ends it at once; see [`stop`](Self::stop).
 #[derive(Debug)]
 pub struct Replica {
@@ -156,8 +165,8 @@ impl Replica {
     }
 
     /// Stops: no new connections, what was accepted is answered, what is left at the deadline is cut. Takes `deadline`
-    /// at most and a moment. True if nothing had to be cut.
-    pub async fn stop(mut self, deadline: Duration) -> bool {
+    /// at most and a moment.
+    pub async fn stop(mut self, deadline: Duration) -> Stopped {
         let deadline = Instant::now() + deadline;
         self.pages.serving.drain();
         self.stop_accepting.cancel();
@@ -166,7 +175,10 @@ impl Replica {
         self.stop_sync.cancel();
         self.pages.serving.close();
         self.cut.cancel();
-        graceful
+        Stopped {
+            graceful,
+            status: self.status(),
+        }
     }
 }
 
