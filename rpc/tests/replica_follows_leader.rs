@@ -163,7 +163,7 @@ async fn a_replica_answers_what_the_leader_answers() {
         here.until(5, |answer| version(answer) == 3).await;
         assert_eq!(here.at(5).await, there.at(5).await);
         assert_eq!(leader.full_syncs(), 1);
-        assert!(replica.stop(Duration::from_secs(5)).await);
+        assert!(replica.stop(Duration::from_secs(5)).await.graceful);
         leader.stop().await;
     };
     timeout(DEADLINE, test).await.unwrap();
@@ -193,7 +193,7 @@ async fn another_term_is_followed_by_a_full_sync_although_the_index_fits() {
         here.until(7, |answer| version(answer) == 3).await;
         here.until(20, |answer| version(answer) == 3).await;
         assert!(leader.full_syncs() >= 1);
-        assert!(replica.stop(Duration::from_secs(5)).await);
+        assert!(replica.stop(Duration::from_secs(5)).await.graceful);
         leader.stop().await;
     };
     timeout(DEADLINE, test).await.unwrap();
