@@ -11,7 +11,8 @@ use tidegate_core::{Entry, Region};
 /// One change of the leader's map: a region takes the place of everything that it displaces.
 #[derive(Debug)]
 pub struct Change<'a> {
-    /// Counts the changes of this leader from 1, without gaps, in the order in which the map took them.
+    /// Counts the changes from 1, without gaps, in the order in which the map took them. The next leader of the same
+    /// state goes on counting, and so does the state itself while there is none.
     pub sequence: u64,
     /// What the map holds from now on.
     pub put: &'a Region,

@@ -1,7 +1,9 @@
+use std::sync::Arc;
+
 use tonic::Code;
 
 use super::*;
-use crate::leader::LeaderError;
+use crate::leader::{Change, ChangeObserver, LeaderError};
 use crate::proto::etcdserverpb::kv_client::KvClient;
 use crate::proto::etcdserverpb::{RangeRequest, RangeResponse};
 use crate::proto::health::HealthCheckRequest;
@@ -216,4 +218,31 @@ async fn health_is_serving_until_the_leader_stops() {
     assert_eq!(watch.message().await.unwrap().unwrap().status, 1);
     leader.stop().await;
     assert_eq!(watch.message().await.unwrap().unwrap().status, 2);
+}
+
+/// Counts by the sequence of the changes.
+#[derive(Debug, Default)]
+struct Sequences(std::sync::Mutex<Vec<u64>>);
+
+impl ChangeObserver for Sequences {
+    fn changed(&self, change: &Change<'_>) {
+        self.0.lock().unwrap().push(change.sequence);
+    }
+}
+
+#[tokio::test]
+async fn an_observer_hears_of_changes_through_a_restart() {
+    let heard = Arc::new(Sequences::default());
+    let config = || LeaderConfig {
+        observer: Some(Arc::<Sequences>::clone(&heard)),
+        ..config()
+    };
+    let first = EmbeddedLeader::start(config()).await.unwrap();
+    first.report_region(region(1, "", "", 2)).unwrap();
+    let mut state = first.stop().await;
+    state.report_region(region(1, "", "m", 3)).unwrap();
+    let second = EmbeddedLeader::start_with(config(), state).await.unwrap();
+    second.report_region(region(2, "m", "", 3)).unwrap();
+    assert_eq!(*heard.0.lock().unwrap(), [1, 2, 3]);
+    second.stop().await;
 }

@@ -62,6 +62,17 @@ async fn a_follower_that_leaves_before_its_request_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_follower_that_is_cut_off_before_its_request_is_not_waited_for() {
+    let cluster = cluster();
+    let Follower { requests, frames } = Follower::silent(&cluster);
+    drop(frames);
+    // Resolves when the stream's task has let go of its end.
+    timeout(SECOND, requests.closed())
+        .await
+        .expect("before the handshake's deadline");
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_the_first_request_counts() {
     let cluster = cluster();
     report(&cluster, 1..=3);
