@@ -6,6 +6,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod leader;
+mod link;
 pub mod lookup;
 pub mod pd;
 pub mod playground;

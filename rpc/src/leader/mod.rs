@@ -30,7 +30,6 @@ mod converse;
 mod health;
 mod heartbeat;
 mod limiter;
-mod link;
 mod lookups;
 mod observer;
 mod outlet;
@@ -65,8 +64,8 @@ pub use self::wall::{SystemWall, WallClock};
 
 use self::cluster::{Cluster, Counters};
 use self::health::HealthService;
-use self::link::Link;
 use self::service::Service;
+use crate::link::Link;
 use crate::proto::etcdserverpb::kv_server::KvServer;
 use crate::proto::health::health_server::HealthServer;
 use crate::proto::metapb::Store;

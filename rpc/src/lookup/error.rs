@@ -36,16 +36,16 @@ pub enum LookupError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Where it starts.
-    pub start: Vec<u8>,
+    pub start: Box<[u8]>,
     /// Where it ends; empty for nowhere.
-    pub end: Vec<u8>,
+    pub end: Box<[u8]>,
 }
 
 impl Span {
     pub(super) fn new(start: &[u8], end: &[u8]) -> Self {
         Self {
-            start: start.to_vec(),
-            end: end.to_vec(),
+            start: start.into(),
+            end: end.into(),
         }
     }
 }

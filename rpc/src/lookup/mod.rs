@@ -88,7 +88,6 @@ impl<'s, 'm> Lookup<'s, 'm> {
     }
 
     /// QueryRegion: O(items × log n).
-    #[must_use]
     pub fn query(&self, request: &QueryRegionRequest) -> Queried {
         query::query(self.snapshot, request)
     }

@@ -32,7 +32,7 @@ fn region(id: u64, start: &[u8], end: &[u8]) -> Meta {
     )
     .peers(vec![peer(id * 10), peer(id * 10 + 1)])
     // Every third is between two leaders.
-    .leader((id % 3 != 0).then(|| peer(id * 10)))
+    .leader((!id.is_multiple_of(3)).then(|| peer(id * 10)))
     .details(Details {
         buckets: Some(Buckets {
             version: 7,

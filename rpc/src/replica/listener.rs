@@ -1,21 +1,15 @@
 //! The one port: binding it, accepting on it, and letting go of it.
-//!
-//! A connection can be cut from our side: a stop that has run out of time must not wait for a
-//! peer that keeps a stream open, and its transport has no way to be told.
 
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::net::{TcpListener, lookup_host};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tokio_util::sync::CancellationToken;
 use url::Url;
+
+use crate::link::Link;
 
 /// The pause after a failed accept: most failures are a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -45,7 +39,7 @@ pub(super) fn accept(
     listener: TcpListener,
     stop: CancellationToken,
     cut: CancellationToken,
-) -> ReceiverStream<io::Result<Connection>> {
+) -> ReceiverStream<io::Result<Link>> {
     let (sender, receiver) = mpsc::channel(16);
     tokio::spawn(async move {
         loop {
@@ -56,8 +50,8 @@ pub(super) fn accept(
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => {
-                    let connection = Connection::new(stream, peer, cut.clone());
+                Ok((stream, _)) => {
+                    let connection = Link::new(stream, cut.clone());
                     if sender.send(Ok(connection)).await.is_err() {
                         return;
                     }
@@ -70,86 +64,4 @@ pub(super) fn accept(
         }
     });
     ReceiverStream::new(receiver)
-}
-
-/// An accepted connection that can be cut.
-#[derive(Debug)]
-pub(super) struct Connection {
-    stream: TcpStream,
-    info: TcpConnectInfo,
-    cut: Pin<Box<WaitForCancellationFutureOwned>>,
-}
-
-impl Connection {
-    fn new(stream: TcpStream, peer: SocketAddr, cut: CancellationToken) -> Self {
-        // Answers are small; a delay to fill a packet would only add to their latency.
-        let _ = stream.set_nodelay(true);
-        let info = TcpConnectInfo {
-            local_addr: stream.local_addr().ok(),
-            remote_addr: Some(peer),
-        };
-        Self {
-            stream,
-            info,
-            cut: Box::pin(cut.cancelled_owned()),
-        }
-    }
-
-    fn check_cut(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if self.cut.as_mut().poll(cx).is_ready() {
-            return Err(io::ErrorKind::ConnectionAborted.into());
-        }
-        Ok(())
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
-
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.info.clone()
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.check_cut(cx)?;
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.check_cut(cx)?;
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.check_cut(cx)?;
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
 }

@@ -269,7 +269,7 @@ impl Bound {
         ));
         let listen = format!("http://{addr}");
         let identity = Identity {
-            name: config.name.clone(),
+            name: config.name,
             listen,
             advertise,
         };

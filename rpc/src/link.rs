@@ -1,7 +1,7 @@
-//! A connection that the leader can cut.
+//! A connection that the server can cut.
 //!
 //! A server that stops lets open streams end by themselves. A reader that does not read would keep its connection, and
-//! with it a part of a leader that is gone, for as long as it likes; so each connection ends when the leader cuts it.
+//! with it a part of a server that is gone, for as long as it likes; so each connection ends when the server cuts it.
 
 use std::io;
 use std::pin::Pin;
@@ -14,13 +14,13 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 
 /// A connection with a cut.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     stream: TcpStream,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Link {
-    pub(super) fn new(stream: TcpStream, cut: CancellationToken) -> Self {
+    pub(crate) fn new(stream: TcpStream, cut: CancellationToken) -> Self {
         // Small frames are answers: none should wait for the next. Without it the link is slower, not broken.
         let _ = stream.set_nodelay(true);
         Self {
