@@ -1,0 +1,280 @@
+//! What a run came to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::args::GateSwitch;
+use super::faults::Scenario;
+use super::judge::Bounds;
+
+/// The result of a run. Ages and times are in milliseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What went wrong on purpose.
+    pub scenario: Scenario,
+    /// Whether the replicas' gates could refuse.
+    pub gate: GateSwitch,
+    /// Regions at the start.
+    pub regions: u64,
+    /// Changes that the leader made.
+    pub changes: u64,
+    /// From the first lookup to the last.
+    pub duration_s: f64,
+    /// Lookups that ended, with an answer or without.
+    pub lookups: u64,
+    /// Items of answers that were judged: each region, and each absence.
+    pub checked: u64,
+    /// Lookups without an answer within their deadline, or with one that the leader's map never held.
+    pub errors: u64,
+    /// The first of them, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub error_examples: Vec<String>,
+    /// Items that had been superseded when their request was sent.
+    pub behind_served: u64,
+    /// The greatest age of any of them.
+    pub behind_served_max_age_ms: u64,
+    /// Items older than `stale_after_ms`.
+    pub stale_served: u64,
+    /// The greatest age of any of them.
+    pub stale_served_max_age_ms: u64,
+    /// max-age, stall-threshold and the allowance together.
+    pub stale_after_ms: u64,
+    /// For one round trip.
+    pub allowance_ms: u64,
+    /// The largest number of the leader's changes that an item was behind by.
+    pub max_behind_changes: u64,
+    /// The share of lookups that the leader answered, in its turn or for a replica that did not.
+    pub leader_share: f64,
+    /// From the end of the fault to the first answer, of each replica that it struck, that was not behind.
+    /// None without a fault, and while one has not recovered.
+    pub time_to_recover_ms: Option<u64>,
+    /// The leader first.
+    pub servers: Vec<ServerReport>,
+}
+
+/// One server's part.
+#[derive(Clone, Debug, Serialize)]
+pub struct ServerReport {
+    /// Its name.
+    pub name: String,
+    /// leader or replica.
+    pub role: &'static str,
+    /// Lookups that it answered; a batch counts once.
+    pub served: u64,
+    /// Lookups that its gate refused.
+    pub refused: u64,
+    /// The same by the gate's reason.
+    pub refused_by_reason: BTreeMap<String, u64>,
+    /// Lookups that its map had no answer to.
+    pub missed: u64,
+}
+
+impl Report {
+    /// Whether every lookup was answered, truthfully, and with the gate on never with stale data.
+    pub fn passed(&self) -> bool {
+        self.errors == 0 && (self.stale_served == 0 || self.gate == GateSwitch::Off)
+    }
+}
+
+/// The bounds in words.
+pub(super) fn explain(bounds: &Bounds) -> String {
+    format!(
+        "stale is older than {} ms: max-age {} ms, stall-threshold {} ms, and {} ms for one round trip",
+        millis(bounds.stale_after()),
+        millis(bounds.max_age),
+        millis(bounds.stall_threshold),
+        millis(bounds.allowance),
+    )
+}
+
+/// Whole milliseconds.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Reasons and counts on one line; a dash for none.
+pub(super) fn reasons(refused: &BTreeMap<String, u64>) -> String {
+    if refused.is_empty() {
+        return "-".to_owned();
+    }
+    refused
+        .iter()
+        .map(|(reason, count)| format!("{reason} {count}"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gate = if self.gate == GateSwitch::On {
+            "on"
+        } else {
+            "off"
+        };
+        writeln!(f, "scenario          {}, gate {gate}", self.scenario)?;
+        writeln!(
+            f,
+            "regions           {} at the start, {} changes",
+            self.regions, self.changes
+        )?;
+        writeln!(f, "duration          {:.1} s", self.duration_s)?;
+        writeln!(
+            f,
+            "lookups           {}, {:.1}% answered by the leader",
+            self.lookups,
+            self.leader_share * 100.0
+        )?;
+        writeln!(f, "checked           {} items", self.checked)?;
+        writeln!(f, "errors            {}", self.errors)?;
+        for example in &self.error_examples {
+            writeln!(f, "                  {example}")?;
+        }
+        writeln!(
+            f,
+            "behind            {}, by {} ms and {} changes at most",
+            self.behind_served, self.behind_served_max_age_ms, self.max_behind_changes
+        )?;
+        write!(
+            f,
+            "stale             {} (older than {} ms)",
+            self.stale_served, self.stale_after_ms
+        )?;
+        if self.stale_served > 0 {
+            write!(f, ", {} ms at most", self.stale_served_max_age_ms)?;
+        }
+        writeln!(f)?;
+        match (self.time_to_recover_ms, self.scenario) {
+            (Some(time), _) => writeln!(f, "recovered         {time} ms after the fault")?,
+            (None, Scenario::Steady) => {}
+            (None, _) => writeln!(f, "recovered         not seen")?,
+        }
+        writeln!(
+            f,
+            "\n{:<12} {:<8} {:>8} {:>8} {:>7}  refused by reason",
+            "server", "role", "served", "refused", "missed"
+        )?;
+        for server in &self.servers {
+            writeln!(
+                f,
+                "{:<12} {:<8} {:>8} {:>8} {:>7}  {}",
+                server.name,
+                server.role,
+                server.served,
+                server.refused,
+                server.missed,
+                reasons(&server.refused_by_reason)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Report {
+        Report {
+            scenario: Scenario::Stall,
+            gate: GateSwitch::On,
+            regions: 7,
+            changes: 9,
+            duration_s: 2.5,
+            lookups: 100,
+            checked: 300,
+            errors: 0,
+            error_examples: Vec::new(),
+            behind_served: 4,
+            behind_served_max_age_ms: 700,
+            stale_served: 0,
+            stale_served_max_age_ms: 0,
+            stale_after_ms: 1_400,
+            allowance_ms: 100,
+            max_behind_changes: 12,
+            leader_share: 0.375,
+            time_to_recover_ms: Some(41),
+            servers: vec![ServerReport {
+                name: "replica-2".to_owned(),
+                role: "replica",
+                served: 30,
+                refused: 5,
+                refused_by_reason: BTreeMap::from([
+                    ("age".to_owned(), 2),
+                    ("apply_stall".to_owned(), 3),
+                ]),
+                missed: 1,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_program_finds_every_field_under_its_name() {
+        let report = serde_json::to_value(example()).expect("a report is JSON");
+        for field in [
+            "regions",
+            "duration_s",
+            "lookups",
+            "checked",
+            "errors",
+            "behind_served",
+            "stale_served",
+            "stale_served_max_age_ms",
+            "max_behind_changes",
+            "leader_share",
+            "time_to_recover_ms",
+        ] {
+            assert!(report[field].is_number(), "{field}");
+        }
+        assert_eq!(report["scenario"], "stall");
+        let server = &report["servers"][0];
+        assert_eq!(server["role"], "replica");
+        assert_eq!(server["refused_by_reason"]["apply_stall"], 3);
+        let quiet = serde_json::to_value(Report {
+            time_to_recover_ms: None,
+            ..example()
+        })
+        .expect("JSON");
+        assert!(quiet["time_to_recover_ms"].is_null());
+    }
+
+    #[test]
+    fn stale_answers_fail_a_run_only_behind_a_gate() {
+        assert!(example().passed());
+        let stale = Report {
+            stale_served: 1,
+            ..example()
+        };
+        assert!(!stale.passed());
+        assert!(
+            Report {
+                gate: GateSwitch::Off,
+                ..stale
+            }
+            .passed()
+        );
+        assert!(
+            !Report {
+                errors: 1,
+                gate: GateSwitch::Off,
+                ..example()
+            }
+            .passed()
+        );
+    }
+
+    #[test]
+    fn a_person_reads_the_same() {
+        let text = example().to_string();
+        for part in [
+            "stall, gate on",
+            "37.5% answered by the leader",
+            "41 ms after the fault",
+            "age 2, apply_stall 3",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

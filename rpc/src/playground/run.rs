@@ -1,0 +1,545 @@
+//! One run: start everything, keep it going, take it down, report.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::clock::{BootClock, Clock};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::args::{Args, GateSwitch, Output};
+use super::churn::{Churn, STORES, initial_regions};
+use super::faults::{Relay, Scenario, Stall};
+use super::judge::{Bounds, Ledger};
+use super::load::{LEADER, Load, Pace, Tally};
+use super::report::{Report, ServerReport, explain, millis};
+use super::server::PdServer;
+use super::view::{ReplicaScene, Scene, View};
+use super::world::World;
+use crate::config::ServeConfig;
+use crate::leader::{LeaderConfig, LeaderError};
+use crate::proto::metapb::Store;
+use crate::replica::hooks::{ApplyLayer, Hooks};
+use crate::replica::{Replica, StartError};
+
+/// By how much keepalives, probes and thresholds are shortened.
+const SCALE: u32 = 10;
+/// Of a round trip, over which data grows older while it is right to serve it.
+const ALLOWANCE: Duration = Duration::from_millis(100);
+/// How long what was superseded is remembered.
+const RETENTION: Duration = Duration::from_secs(60);
+/// How long the replicas may take to prove their first full sync, and a moment more a region.
+const START_DEADLINE: Duration = Duration::from_secs(30);
+const START_DEADLINE_A_REGION: Duration = Duration::from_micros(100);
+/// Without a duration, a fault comes once in such a time.
+const CYCLE: Duration = Duration::from_secs(20);
+/// When a fault begins and ends, in hundredths of the duration.
+const FAULT: (u32, u32) = (40, 65);
+/// How long the PD leader is away.
+const OUTAGE: Duration = Duration::from_secs(1);
+/// How many records its index is back, of those that PD saves it for.
+const INDEX_BACK: u64 = 37;
+/// The least that one change takes on the sync stream.
+const RECORD_BYTES: u64 = 120;
+/// A throttled link passes one of so many of the churn's bytes.
+const THROTTLE: u64 = 4;
+const STOP_DEADLINE: Duration = Duration::from_secs(1);
+/// Where the second replica is among the servers.
+const REPLICA_2: usize = 2;
+
+/// Why a run could not start or go on. One line: what, and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaygroundError {
+    /// The PD leader.
+    #[error(transparent)]
+    Leader(#[from] LeaderError),
+    /// A replica.
+    #[error(transparent)]
+    Replica(#[from] StartError),
+    /// Something of the system.
+    #[error("cannot {what}: {source}; free ports and file descriptors and try again")]
+    System {
+        /// What for.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// An address of our own that cannot be used.
+    #[error("cannot use {url}: {reason}; this is a defect of the playground")]
+    Address {
+        /// The address.
+        url: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The replicas' full sync takes too long.
+    #[error(
+        "{name} has not proven its first full sync within {after:?} (gate: {gate}); give fewer --regions or a machine \
+         with more room"
+    )]
+    NotProven {
+        /// Which.
+        name: String,
+        /// Since its start.
+        after: Duration,
+        /// What its gate says.
+        gate: &'static str,
+    },
+    /// Stopped before it had begun.
+    #[error("stopped before the replicas were proven; nothing was checked")]
+    Interrupted,
+}
+
+/// Everything that runs.
+#[derive(Debug)]
+struct Playground {
+    args: Args,
+    world: Arc<World>,
+    ledger: Arc<Mutex<Ledger>>,
+    clock: Arc<dyn Clock>,
+    relay: Relay,
+    stall: Arc<Stall>,
+    replicas: Vec<Replica>,
+    bounds: Bounds,
+    stop_churn: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+/// Runs until the duration is over, or SIGINT or SIGTERM; prints the view and the report.
+///
+/// # Errors
+///
+/// [`PlaygroundError`]. A run that found stale answers is not an error: see [`Report::passed`].
+pub async fn run(args: Args) -> Result<Report, PlaygroundError> {
+    let failed = |source| PlaygroundError::System {
+        what: "listen for signals",
+        source,
+    };
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let stop = CancellationToken::new();
+    let stopper = stop.clone();
+    let signals = tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        stopper.cancel();
+    });
+    let output = args.output;
+    let mut view = View::new(output);
+    let played = play(args, &mut view, stop).await;
+    signals.abort();
+    let report = played?;
+    match output {
+        Output::Text => view.say(&format!("\n{report}")),
+        Output::Json => println!(
+            "{}",
+            serde_json::to_string_pretty(&report).unwrap_or_default()
+        ),
+    }
+    Ok(report)
+}
+
+/// The same without signals and without the report's print: until the duration is over or `stop`.
+///
+/// # Errors
+///
+/// As [`run`].
+pub async fn play(
+    args: Args,
+    view: &mut View,
+    stop: CancellationToken,
+) -> Result<Report, PlaygroundError> {
+    let playground = Playground::start(args).await?;
+    view.say(&playground.introduction());
+    playground.until_proven(&stop).await?;
+    let load = Arc::new(playground.load()?);
+    let stop_load = CancellationToken::new();
+    let asking = tokio::spawn(Arc::clone(&load).run(stop_load.clone()));
+    let started = Instant::now();
+    playground.keep_going(&load, view, started, &stop).await;
+    stop_load.cancel();
+    // Each client ends with the lookup that it has under way, which has a deadline.
+    let _ = asking.await;
+    let took = started.elapsed();
+    let report = playground.report(&load, took);
+    playground.take_down().await;
+    Ok(report)
+}
+
+impl Playground {
+    async fn start(args: Args) -> Result<Self, PlaygroundError> {
+        let clock: Arc<dyn Clock> = Arc::new(BootClock);
+        let regions = initial_regions(args.regions);
+        let held = regions.iter().cloned().map(Arc::new);
+        let ledger = Arc::new(Mutex::new(Ledger::new(held, clock.now(), RETENTION)));
+        let leader = LeaderConfig {
+            name: "leader".to_owned(),
+            clock: Arc::clone(&clock),
+            stop_grace: Duration::from_millis(300),
+            ..LeaderConfig::default()
+        };
+        let leader = LeaderConfig {
+            keepalive: leader.keepalive / SCALE,
+            ..leader
+        };
+        let world = World::start(leader, regions, Arc::clone(&ledger), Arc::clone(&clock)).await?;
+        let world = Arc::new(world);
+        world.with_leader(|leader| {
+            for id in STORES {
+                let address = format!("127.0.0.1:{}", 20_160 + id);
+                let store = Store {
+                    id,
+                    address,
+                    version: "8.5.0".to_owned(),
+                    ..Store::default()
+                };
+                if let Err(refused) = leader.put_store(store) {
+                    tracing::error!(%refused, "the leader refused a store");
+                }
+            }
+        });
+
+        let relay = Relay::start(world.addr()).await;
+        let relay = relay.map_err(|source| PlaygroundError::System {
+            what: "relay the leader's bytes",
+            source,
+        })?;
+        let stall = Arc::new(Stall::new());
+        let serve = ServeConfig::default().scaled(SCALE);
+        let bounds = Bounds {
+            max_age: serve.max_age,
+            stall_threshold: serve.stall_threshold,
+            allowance: ALLOWANCE,
+        };
+        let serve_regardless = args.gate == GateSwitch::Off;
+        let through_relay = format!("http://{}", relay.addr());
+        let hooks = [
+            Hooks {
+                serve_regardless,
+                clock: Some(Arc::clone(&clock)),
+                ..Hooks::default()
+            },
+            Hooks {
+                serve_regardless,
+                clock: Some(Arc::clone(&clock)),
+                apply_layer: Some(Arc::clone(&stall) as Arc<dyn ApplyLayer>),
+                redial: Some(Arc::new(move |_| through_relay.clone())),
+            },
+        ];
+        let mut replicas = Vec::new();
+        for (number, hooks) in (1..).zip(hooks) {
+            let config = ServeConfig {
+                name: format!("replica-{number}"),
+                backend_endpoints: vec![parse(&world.url())?],
+                listen: parse("http://127.0.0.1:0")?,
+                advertise: None,
+                ..serve.clone()
+            };
+            replicas.push(Replica::start(config, hooks).await?);
+        }
+
+        let stop_churn = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let churn = Churn::new(args.regions, 1);
+        let (rate, changing, stop) = (args.churn, Arc::clone(&world), stop_churn.clone());
+        tasks.spawn(async move { changing.keep_changing(churn, rate, stop).await });
+        Ok(Self {
+            args,
+            world,
+            ledger,
+            clock,
+            relay,
+            stall,
+            replicas,
+            bounds,
+            stop_churn,
+            tasks,
+        })
+    }
+
+    /// What a user has to know, the addresses among it.
+    fn introduction(&self) -> String {
+        let mut text = format!(
+            "{} regions, {} changes a second, scenario {}\n\
+             keepalives, probes and thresholds run at a tenth of their real values; {}\n\
+             PD leader  {}\n",
+            self.args.regions,
+            self.args.churn,
+            self.args.scenario,
+            explain(&self.bounds),
+            self.world.url(),
+        );
+        for replica in &self.replicas {
+            let (name, url) = (replica.status().name, replica.url());
+            text += &format!("{name}  {url}  ({url}/status, {url}/metrics)\n");
+        }
+        text
+    }
+
+    /// Waits until every replica has a proof.
+    async fn until_proven(&self, stop: &CancellationToken) -> Result<(), PlaygroundError> {
+        let started = Instant::now();
+        let share = u32::try_from(self.args.regions).unwrap_or(u32::MAX);
+        let patience = START_DEADLINE + START_DEADLINE_A_REGION * share;
+        loop {
+            let waiting = self
+                .replicas
+                .iter()
+                .map(Replica::status)
+                .find(|status| status.age_ms.is_none());
+            let Some(status) = waiting else { return Ok(()) };
+            if started.elapsed() > patience {
+                return Err(PlaygroundError::NotProven {
+                    name: status.name,
+                    after: patience,
+                    gate: status.gate.why,
+                });
+            }
+            tokio::select! {
+                () = sleep(Duration::from_millis(20)) => {}
+                () = stop.cancelled() => return Err(PlaygroundError::Interrupted),
+            }
+        }
+    }
+
+    fn load(&self) -> Result<Load<PdServer>, PlaygroundError> {
+        let urls = std::iter::once(self.world.url())
+            .chain(self.replicas.iter().map(|r| r.url().to_owned()));
+        let cluster_id = LeaderConfig::default().cluster_id;
+        let servers = urls.map(|url| {
+            PdServer::new(url.clone(), cluster_id).map_err(|error| PlaygroundError::Address {
+                url,
+                reason: error.to_string(),
+            })
+        });
+        let servers = servers.collect::<Result<Vec<_>, _>>()?;
+        let tally = Tally::new(self.bounds, servers.len());
+        let pace = Pace {
+            clients: usize::from(self.args.clients),
+            ..Pace::default()
+        };
+        let span = Churn::new(self.args.regions, 1).span();
+        Ok(Load::new(
+            servers,
+            Arc::clone(&self.ledger),
+            tally,
+            Arc::clone(&self.clock),
+            pace,
+            span,
+        ))
+    }
+
+    /// Draws the view and makes the faults, until the end.
+    async fn keep_going(
+        &self,
+        load: &Load<PdServer>,
+        view: &mut View,
+        started: Instant,
+        stop: &CancellationToken,
+    ) {
+        let fault = Mutex::new(None);
+        let cycle = self.args.duration.unwrap_or(CYCLE);
+        let faults = async {
+            let mut begin = started;
+            loop {
+                self.fault(load, begin, cycle, &fault).await;
+                begin += cycle;
+                sleep_until(begin).await;
+            }
+        };
+        let drawing = async {
+            let mut ticks = interval(view.interval());
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            loop {
+                ticks.tick().await;
+                let fault = *fault.lock().unwrap_or_else(PoisonError::into_inner);
+                view.draw(&self.scene(load, started.elapsed(), fault));
+            }
+        };
+        let end = async {
+            match self.args.duration {
+                Some(duration) => sleep_until(started + duration).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = end => {}
+            () = stop.cancelled() => {}
+            () = faults => {}
+            () = drawing => {}
+        }
+    }
+
+    /// One fault in the cycle that began at `begin`.
+    async fn fault(
+        &self,
+        load: &Load<PdServer>,
+        begin: Instant,
+        cycle: Duration,
+        shown: &Mutex<Option<&'static str>>,
+    ) {
+        let show = |what| *shown.lock().unwrap_or_else(PoisonError::into_inner) = what;
+        let end = begin + cycle * FAULT.1 / 100;
+        sleep_until(begin + cycle * FAULT.0 / 100).await;
+        match self.args.scenario {
+            Scenario::Steady => return,
+            Scenario::Throttle => {
+                show(Some("the link to replica-2 is throttled"));
+                self.relay
+                    .throttle()
+                    .limit(Some((self.args.churn * RECORD_BYTES / THROTTLE).max(1_000)));
+                sleep_until(end).await;
+                self.relay.throttle().limit(None);
+            }
+            Scenario::Stall => {
+                show(Some("the apply of replica-2 stands still"));
+                self.stall.set(true);
+                sleep_until(end).await;
+                self.stall.set(false);
+            }
+            Scenario::LeaderRestart => {
+                show(Some("the PD leader is away"));
+                let outage = OUTAGE.min(cycle * (FAULT.1 - FAULT.0) / 100);
+                if let Err(error) = self.world.restart(outage, INDEX_BACK).await {
+                    tracing::error!(%error, "there is no PD leader any more");
+                    return;
+                }
+            }
+        }
+        load.tally().fault_ended(self.clock.now());
+        show(None);
+    }
+
+    fn scene(
+        &self,
+        load: &Load<PdServer>,
+        elapsed: Duration,
+        fault: Option<&'static str>,
+    ) -> Scene {
+        let (regions, changes) = {
+            let ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            (ledger.len(), ledger.latest().sequence)
+        };
+        let replicas = self.replicas.iter().map(|replica| {
+            let status = replica.status();
+            ReplicaScene {
+                name: status.name,
+                state: status.state.as_str(),
+                open: status.gate.open,
+                age_ms: status.age_ms,
+                lag: status.lag,
+                served: status.lookups.served,
+                refused: owned(status.lookups.refused_by_reason),
+                missed: status.lookups.missed,
+            }
+        });
+        let replicas = replicas.collect();
+        let tally = load.tally();
+        Scene {
+            elapsed,
+            fault,
+            regions,
+            changes,
+            replicas,
+            leader_lookups: tally.servers.first().map_or(0, |leader| leader.answered),
+            checked: tally.checked,
+            behind: tally.behind,
+            stale: tally.stale,
+            errors: tally.errors,
+        }
+    }
+
+    fn report(&self, load: &Load<PdServer>, took: Duration) -> Report {
+        let changes = self
+            .ledger
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .latest()
+            .sequence;
+        let tally = load.tally();
+        let leader = ServerReport {
+            name: "leader".to_owned(),
+            role: "leader",
+            served: tally
+                .servers
+                .get(LEADER)
+                .map_or(0, |leader| leader.answered),
+            refused: 0,
+            refused_by_reason: Default::default(),
+            missed: 0,
+        };
+        let replicas = self.replicas.iter().map(|replica| {
+            let status = replica.status();
+            ServerReport {
+                name: status.name,
+                role: "replica",
+                served: status.lookups.served,
+                refused: status.lookups.refused,
+                refused_by_reason: owned(status.lookups.refused_by_reason),
+                missed: status.lookups.missed,
+            }
+        });
+        let struck: &[usize] = match self.args.scenario {
+            Scenario::Steady => &[],
+            Scenario::Throttle | Scenario::Stall => &[REPLICA_2],
+            Scenario::LeaderRestart => &[1, REPLICA_2],
+        };
+        Report {
+            scenario: self.args.scenario,
+            gate: self.args.gate,
+            regions: self.args.regions,
+            changes,
+            duration_s: took.as_secs_f64(),
+            lookups: tally.lookups,
+            checked: tally.checked,
+            errors: tally.errors,
+            error_examples: tally.examples.clone(),
+            behind_served: tally.behind,
+            behind_served_max_age_ms: millis(tally.behind_max_age),
+            stale_served: tally.stale,
+            stale_served_max_age_ms: millis(tally.stale_max_age),
+            stale_after_ms: millis(self.bounds.stale_after()),
+            allowance_ms: millis(self.bounds.allowance),
+            max_behind_changes: tally.max_behind_changes,
+            leader_share: tally.leader_share(),
+            time_to_recover_ms: tally.time_to_recover(struck).map(millis),
+            servers: std::iter::once(leader).chain(replicas).collect(),
+        }
+    }
+
+    async fn take_down(mut self) {
+        self.stop_churn.cancel();
+        while self.tasks.join_next().await.is_some() {}
+        let mut stops = JoinSet::new();
+        for replica in self.replicas {
+            stops.spawn(async move {
+                replica.stop(STOP_DEADLINE).await;
+            });
+        }
+        while stops.join_next().await.is_some() {}
+        self.world.stop().await;
+    }
+}
+
+fn owned(
+    refused: std::collections::BTreeMap<&'static str, u64>,
+) -> std::collections::BTreeMap<String, u64> {
+    refused
+        .into_iter()
+        .map(|(reason, count)| (reason.to_owned(), count))
+        .collect()
+}
+
+fn parse(url: &str) -> Result<Url, PlaygroundError> {
+    Url::parse(url).map_err(|error| PlaygroundError::Address {
+        url: url.to_owned(),
+        reason: error.to_string(),
+    })
+}

@@ -1,0 +1,94 @@
+//! Short runs of the whole playground, over real sockets.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::view::View;
+use super::*;
+
+fn short(scenario: Scenario) -> Args {
+    Args {
+        regions: 300,
+        clients: 3,
+        duration: Some(Duration::from_millis(2_500)),
+        scenario,
+        output: Output::Json,
+        churn: 500,
+        ..Args::default()
+    }
+}
+
+async fn played(args: Args) -> Report {
+    let mut view = View::new(Output::Json);
+    play(args, &mut view, CancellationToken::new())
+        .await
+        .expect("the run ends")
+}
+
+/// What holds of every run, however slow the machine.
+fn assert_sound(report: &Report) {
+    assert_eq!(report.errors, 0, "{:?}", report.error_examples);
+    assert!(
+        report.checked > 0 && report.lookups > 0 && report.changes > 0,
+        "{report}"
+    );
+    let roles: Vec<&str> = report.servers.iter().map(|server| server.role).collect();
+    assert_eq!(roles, ["leader", "replica", "replica"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_steady_run_serves_from_every_server_and_nothing_stale() {
+    let report = played(short(Scenario::Steady)).await;
+    assert_sound(&report);
+    assert_eq!(
+        (report.stale_served, report.time_to_recover_ms),
+        (0, None),
+        "{report}"
+    );
+    assert!(
+        report.servers.iter().all(|server| server.served > 0),
+        "{report}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_restart_is_survived_without_a_wrong_answer() {
+    let report = played(short(Scenario::LeaderRestart)).await;
+    assert_sound(&report);
+    assert_eq!(report.stale_served, 0, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_apply_is_refused_and_not_served_stale() {
+    let report = played(short(Scenario::Stall)).await;
+    assert_sound(&report);
+    assert_eq!(report.stale_served, 0, "{report}");
+}
+
+#[tokio::test]
+async fn a_run_that_is_stopped_early_says_so() {
+    let stop = CancellationToken::new();
+    stop.cancel();
+    let mut view = View::new(Output::Json);
+    let stopped = play(
+        Args {
+            duration: None,
+            ..short(Scenario::Steady)
+        },
+        &mut view,
+        stop,
+    )
+    .await;
+    match stopped {
+        Err(PlaygroundError::Interrupted) => {}
+        // The replicas were proven at once.
+        Ok(report) => assert_sound(&Report {
+            checked: 1,
+            lookups: 1,
+            changes: 1,
+            ..report
+        }),
+        Err(error) => panic!("{error}"),
+    }
+}
