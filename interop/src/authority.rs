@@ -1,0 +1,161 @@
+//! The PD that has the last word: a real pd-server when its path is given, else the embedded leader.
+//!
+//! Either way everything reaches it over gRPC alone, so that both runs exercise the same paths.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tidegate::leader::{EmbeddedLeader, LeaderConfig};
+use tidegate::proto::{metapb, pdpb};
+use tokio::time::Instant;
+use tonic::transport::Channel;
+
+use crate::client::{PdClient, connect};
+use crate::cluster::STORES;
+use crate::error::InteropError;
+use crate::process::{Process, free_port};
+
+/// How long a PD may take from its start to its leadership.
+const READY_LIMIT: Duration = Duration::from_secs(60);
+
+/// The PD under comparison.
+#[derive(Debug)]
+pub struct Authority {
+    kind: Kind,
+    url: String,
+    cluster_id: u64,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Real(Process),
+    Embedded(EmbeddedLeader),
+}
+
+impl Authority {
+    /// Starts a pd-server in `dir` and waits until it leads.
+    pub async fn real(program: &Path, dir: &Path) -> Result<Self, InteropError> {
+        let client = format!("http://127.0.0.1:{}", free_port()?);
+        let peer = format!("http://127.0.0.1:{}", free_port()?);
+        let args = [
+            "--name=pd".to_owned(),
+            format!("--data-dir={}", dir.join("pd").display()),
+            format!("--client-urls={client}"),
+            format!("--peer-urls={peer}"),
+            format!("--initial-cluster=pd={peer}"),
+            format!("--log-file={}", dir.join("pd.log").display()),
+        ];
+        let mut process = Process::start(program, &args, dir.join("pd.out"))?;
+        let cluster_id = wait_for_leader(&client, Some(&mut process)).await?;
+        Ok(Self { kind: Kind::Real(process), url: client, cluster_id })
+    }
+
+    /// Starts the embedded leader.
+    pub async fn embedded() -> Result<Self, InteropError> {
+        let leader = EmbeddedLeader::start(LeaderConfig::default())
+            .await
+            .map_err(|e| InteropError::Leader(e.to_string()))?;
+        let url = leader.url();
+        let cluster_id = wait_for_leader(&url, None).await?;
+        Ok(Self { kind: Kind::Embedded(leader), url, cluster_id })
+    }
+
+    /// What the run is compared with, for the report.
+    pub fn describe(&self) -> &'static str {
+        match self.kind {
+            Kind::Real(_) => "pd-server",
+            Kind::Embedded(_) => "embedded leader",
+        }
+    }
+
+    /// Its client URL.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its cluster id.
+    pub fn cluster_id(&self) -> u64 {
+        self.cluster_id
+    }
+
+    /// Registers the stores and the first region, as a new cluster does.
+    pub async fn bootstrap(&self, client: &mut PdClient<Channel>) -> Result<(), InteropError> {
+        let header = Some(pdpb::RequestHeader { cluster_id: self.cluster_id, ..Default::default() });
+        let store = |id: u64| metapb::Store {
+            id,
+            address: format!("127.0.0.1:{}", 20160 + id),
+            version: "9.0.0-alpha".to_owned(),
+            ..Default::default()
+        };
+        let region = metapb::Region {
+            id: 10,
+            region_epoch: Some(metapb::RegionEpoch { conf_ver: 1, version: 1 }),
+            peers: vec![metapb::Peer { id: 11, store_id: STORES[0], ..Default::default() }],
+            ..Default::default()
+        };
+        let answer = client
+            .bootstrap(pdpb::BootstrapRequest {
+                header: header.clone(),
+                store: Some(store(STORES[0])),
+                region: Some(region),
+            })
+            .await
+            .map_err(InteropError::call("Bootstrap"))?;
+        reject("Bootstrap", answer.get_ref().header.as_ref())?;
+        for id in STORES {
+            let answer = client
+                .put_store(pdpb::PutStoreRequest { header: header.clone(), store: Some(store(id)) })
+                .await
+                .map_err(InteropError::call("PutStore"))?;
+            reject("PutStore", answer.get_ref().header.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Stops it.
+    pub async fn stop(self) -> Result<(), InteropError> {
+        match self.kind {
+            Kind::Real(process) => process.stop().await.map(drop),
+            Kind::Embedded(leader) => {
+                leader.stop().await;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// An error for a header that carries one.
+pub fn reject(call: &'static str, header: Option<&pdpb::ResponseHeader>) -> Result<(), InteropError> {
+    match header.and_then(|h| h.error.as_ref()) {
+        Some(error) => Err(InteropError::Answer { call, message: error.message.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// Asks for the members until one leads; returns the cluster id.
+async fn wait_for_leader(url: &str, mut process: Option<&mut Process>) -> Result<u64, InteropError> {
+    let started = Instant::now();
+    loop {
+        if let Ok(mut client) = connect(url).await
+            && let Ok(answer) = client.get_members(pdpb::GetMembersRequest::default()).await
+        {
+            let answer = answer.into_inner();
+            if let (Some(header), Some(leader)) = (answer.header, answer.leader)
+                && header.cluster_id != 0
+                && !leader.client_urls.is_empty()
+            {
+                return Ok(header.cluster_id);
+            }
+        }
+        if let Some(process) = process.as_deref_mut()
+            && let Some(status) = process.ended()
+        {
+            return Err(InteropError::Leader(format!("pd-server ended with {status}:\n{}", process.tail())));
+        }
+        if started.elapsed() > READY_LIMIT {
+            let detail = process.map(|p| format!("; its last lines:\n{}", p.tail())).unwrap_or_default();
+            return Err(InteropError::Timeout { what: "PD's leadership", limit: READY_LIMIT, detail });
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,80 @@
+//! Heartbeats: the model's regions told to PD as TiKV's stores tell it, over one stream per store.
+
+use std::collections::HashMap;
+
+use tidegate::proto::pdpb;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+
+use crate::client::PdClient;
+use crate::cluster::{ModelRegion, STORES};
+use crate::error::InteropError;
+
+/// Heartbeats under way on one stream.
+const QUEUE: usize = 64;
+
+/// The heartbeat streams of every store.
+#[derive(Debug)]
+pub struct Feeder {
+    streams: HashMap<u64, mpsc::Sender<pdpb::RegionHeartbeatRequest>>,
+    readers: Vec<JoinHandle<()>>,
+    cluster_id: u64,
+}
+
+impl Feeder {
+    /// Opens the streams.
+    pub async fn open(client: &PdClient<Channel>, cluster_id: u64) -> Result<Self, InteropError> {
+        let mut streams = HashMap::new();
+        let mut readers = Vec::new();
+        for store in STORES {
+            let (sender, receiver) = mpsc::channel(QUEUE);
+            let mut client = client.clone();
+            // PD answers only when it has something to order; what it orders is not played here. The stream has to be
+            // read all the same, or it would block. Nothing waits for its headers: they come with the first answer.
+            readers.push(tokio::spawn(async move {
+                if let Ok(answers) = client.region_heartbeat(ReceiverStream::new(receiver)).await {
+                    let mut answers = answers.into_inner();
+                    while let Ok(Some(_)) = answers.message().await {}
+                }
+            }));
+            streams.insert(store, sender);
+        }
+        Ok(Self { streams, readers, cluster_id })
+    }
+
+    /// Reports regions in order, each by its leader's store.
+    pub async fn report(&self, regions: &[ModelRegion]) -> Result<(), InteropError> {
+        for region in regions {
+            let heartbeat = pdpb::RegionHeartbeatRequest {
+                header: Some(pdpb::RequestHeader { cluster_id: self.cluster_id, ..Default::default() }),
+                region: Some(region.meta()),
+                leader: Some(region.leader_peer()),
+                approximate_size: 10 << 20,
+                approximate_keys: 10_000,
+                interval: Some(pdpb::TimeInterval { start_timestamp: 0, end_timestamp: 60 }),
+                ..Default::default()
+            };
+            let sent = match self.streams.get(&region.leader_store()) {
+                Some(stream) => stream.send(heartbeat).await.is_ok(),
+                None => false,
+            };
+            if !sent {
+                return Err(InteropError::Answer {
+                    call: "RegionHeartbeat",
+                    message: format!("the stream of store {} was closed by PD", region.leader_store()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the streams.
+    pub fn close(self) {
+        drop(self.streams);
+        for reader in self.readers {
+            reader.abort();
+        }
+    }
+}
