@@ -47,7 +47,11 @@ impl Authority {
         ];
         let mut process = Process::start(program, &args, dir.join("pd.out"))?;
         let cluster_id = wait_for_leader(&client, Some(&mut process)).await?;
-        Ok(Self { kind: Kind::Real(process), url: client, cluster_id })
+        Ok(Self {
+            kind: Kind::Real(process),
+            url: client,
+            cluster_id,
+        })
     }
 
     /// Starts the embedded leader.
@@ -57,7 +61,11 @@ impl Authority {
             .map_err(|e| InteropError::Leader(e.to_string()))?;
         let url = leader.url();
         let cluster_id = wait_for_leader(&url, None).await?;
-        Ok(Self { kind: Kind::Embedded(leader), url, cluster_id })
+        Ok(Self {
+            kind: Kind::Embedded(leader),
+            url,
+            cluster_id,
+        })
     }
 
     /// What the run is compared with, for the report.
@@ -80,7 +88,10 @@ impl Authority {
 
     /// Registers the stores and the first region, as a new cluster does.
     pub async fn bootstrap(&self, client: &mut PdClient<Channel>) -> Result<(), InteropError> {
-        let header = Some(pdpb::RequestHeader { cluster_id: self.cluster_id, ..Default::default() });
+        let header = Some(pdpb::RequestHeader {
+            cluster_id: self.cluster_id,
+            ..Default::default()
+        });
         let store = |id: u64| metapb::Store {
             id,
             address: format!("127.0.0.1:{}", 20160 + id),
@@ -89,8 +100,15 @@ impl Authority {
         };
         let region = metapb::Region {
             id: 10,
-            region_epoch: Some(metapb::RegionEpoch { conf_ver: 1, version: 1 }),
-            peers: vec![metapb::Peer { id: 11, store_id: STORES[0], ..Default::default() }],
+            region_epoch: Some(metapb::RegionEpoch {
+                conf_ver: 1,
+                version: 1,
+            }),
+            peers: vec![metapb::Peer {
+                id: 11,
+                store_id: STORES[0],
+                ..Default::default()
+            }],
             ..Default::default()
         };
         let answer = client
@@ -104,7 +122,10 @@ impl Authority {
         reject("Bootstrap", answer.get_ref().header.as_ref())?;
         for id in STORES {
             let answer = client
-                .put_store(pdpb::PutStoreRequest { header: header.clone(), store: Some(store(id)) })
+                .put_store(pdpb::PutStoreRequest {
+                    header: header.clone(),
+                    store: Some(store(id)),
+                })
                 .await
                 .map_err(InteropError::call("PutStore"))?;
             reject("PutStore", answer.get_ref().header.as_ref())?;
@@ -125,15 +146,24 @@ impl Authority {
 }
 
 /// An error for a header that carries one.
-pub fn reject(call: &'static str, header: Option<&pdpb::ResponseHeader>) -> Result<(), InteropError> {
+pub fn reject(
+    call: &'static str,
+    header: Option<&pdpb::ResponseHeader>,
+) -> Result<(), InteropError> {
     match header.and_then(|h| h.error.as_ref()) {
-        Some(error) => Err(InteropError::Answer { call, message: error.message.clone() }),
+        Some(error) => Err(InteropError::Answer {
+            call,
+            message: error.message.clone(),
+        }),
         None => Ok(()),
     }
 }
 
 /// Asks for the members until one leads; returns the cluster id.
-async fn wait_for_leader(url: &str, mut process: Option<&mut Process>) -> Result<u64, InteropError> {
+async fn wait_for_leader(
+    url: &str,
+    mut process: Option<&mut Process>,
+) -> Result<u64, InteropError> {
     let started = Instant::now();
     loop {
         if let Ok(mut client) = connect(url).await
@@ -150,11 +180,20 @@ async fn wait_for_leader(url: &str, mut process: Option<&mut Process>) -> Result
         if let Some(process) = process.as_deref_mut()
             && let Some(status) = process.ended()
         {
-            return Err(InteropError::Leader(format!("pd-server ended with {status}:\n{}", process.tail())));
+            return Err(InteropError::Leader(format!(
+                "pd-server ended with {status}:\n{}",
+                process.tail()
+            )));
         }
         if started.elapsed() > READY_LIMIT {
-            let detail = process.map(|p| format!("; its last lines:\n{}", p.tail())).unwrap_or_default();
-            return Err(InteropError::Timeout { what: "PD's leadership", limit: READY_LIMIT, detail });
+            let detail = process
+                .map(|p| format!("; its last lines:\n{}", p.tail()))
+                .unwrap_or_default();
+            return Err(InteropError::Timeout {
+                what: "PD's leadership",
+                limit: READY_LIMIT,
+                detail,
+            });
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

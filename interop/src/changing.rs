@@ -106,7 +106,9 @@ async fn never_stale(
     let bound = MAX_AGE + STALL_THRESHOLD + ROUND_TRIP;
     let meant = pd.ask(question).await?;
     let known = Instant::now();
-    let Some(meant) = meant.region() else { return Ok(()) };
+    let Some(meant) = meant.region() else {
+        return Ok(());
+    };
     let mut seen_behind = false;
     loop {
         let sent = Instant::now();
@@ -122,10 +124,15 @@ async fn never_stale(
             return Ok(());
         }
         let behind = sent.duration_since(known);
-        tally.longest_ms.fetch_max(behind.as_millis() as u64, Ordering::Relaxed);
+        tally
+            .longest_ms
+            .fetch_max(behind.as_millis() as u64, Ordering::Relaxed);
         if behind > bound {
             Tally::count(&tally.stale);
-            println!("stale by {behind:?}: {question:?}\n  replica {:?}\n  pd      {meant:?}", told[0]);
+            println!(
+                "stale by {behind:?}: {question:?}\n  replica {:?}\n  pd      {meant:?}",
+                told[0]
+            );
             return Ok(());
         }
         if !seen_behind {
@@ -133,5 +140,34 @@ async fn never_stale(
             seen_behind = true;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(id: u64, version: u64, conf_ver: u64) -> Found {
+        Found {
+            id,
+            version,
+            conf_ver,
+            start: Vec::new(),
+            end: Vec::new(),
+            peers: Vec::new(),
+            leader: 0,
+        }
+    }
+
+    #[test]
+    fn a_key_grows_older_by_version_and_a_region_by_conf_ver() {
+        let now = found(1, 5, 5);
+        assert!(is_older(&found(1, 4, 9), &now));
+        assert!(is_older(&found(2, 4, 9), &now));
+        assert!(is_older(&found(1, 5, 4), &now));
+        assert!(!is_older(&now, &now));
+        assert!(!is_older(&found(1, 6, 5), &now));
+        // Another region of the same version says nothing about membership.
+        assert!(!is_older(&found(2, 5, 4), &now));
     }
 }

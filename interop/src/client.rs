@@ -98,7 +98,10 @@ impl Asker {
     }
 
     fn header(&self) -> Option<pdpb::RequestHeader> {
-        Some(pdpb::RequestHeader { cluster_id: self.cluster_id, ..Default::default() })
+        Some(pdpb::RequestHeader {
+            cluster_id: self.cluster_id,
+            ..Default::default()
+        })
     }
 
     /// Asks.
@@ -106,38 +109,76 @@ impl Asker {
         let header = self.header();
         match question.clone() {
             Question::Key(key) => {
-                let request = pdpb::GetRegionRequest { header, region_key: key.into(), need_buckets: false };
+                let request = pdpb::GetRegionRequest {
+                    header,
+                    region_key: key.into(),
+                    need_buckets: false,
+                };
                 let answer = self.client.get_region(allowed(request)).await;
-                Ok(point(answer.map_err(InteropError::call("GetRegion"))?.into_inner()))
+                Ok(point(
+                    answer
+                        .map_err(InteropError::call("GetRegion"))?
+                        .into_inner(),
+                ))
             }
             Question::Previous(key) => {
-                let request = pdpb::GetRegionRequest { header, region_key: key.into(), need_buckets: false };
+                let request = pdpb::GetRegionRequest {
+                    header,
+                    region_key: key.into(),
+                    need_buckets: false,
+                };
                 let answer = self.client.get_prev_region(allowed(request)).await;
-                Ok(point(answer.map_err(InteropError::call("GetPrevRegion"))?.into_inner()))
+                Ok(point(
+                    answer
+                        .map_err(InteropError::call("GetPrevRegion"))?
+                        .into_inner(),
+                ))
             }
             Question::Id(region_id) => {
-                let request = pdpb::GetRegionByIdRequest { header, region_id, need_buckets: false };
+                let request = pdpb::GetRegionByIdRequest {
+                    header,
+                    region_id,
+                    need_buckets: false,
+                };
                 let answer = self.client.get_region_by_id(allowed(request)).await;
-                Ok(point(answer.map_err(InteropError::call("GetRegionByID"))?.into_inner()))
+                Ok(point(
+                    answer
+                        .map_err(InteropError::call("GetRegionByID"))?
+                        .into_inner(),
+                ))
             }
             Question::Batch(start, end, limit) => {
                 let request = pdpb::BatchScanRegionsRequest {
                     header,
                     need_buckets: false,
-                    ranges: vec![pdpb::KeyRange { start_key: start.into(), end_key: end.into() }],
+                    ranges: vec![pdpb::KeyRange {
+                        start_key: start.into(),
+                        end_key: end.into(),
+                    }],
                     limit,
                     contain_all_key_range: false,
                 };
                 let answer = self.client.batch_scan_regions(allowed(request)).await;
-                let answer = answer.map_err(InteropError::call("BatchScanRegions"))?.into_inner();
+                let answer = answer
+                    .map_err(InteropError::call("BatchScanRegions"))?
+                    .into_inner();
                 Ok(range(answer.header, answer.regions))
             }
             Question::Scan(start, end, limit) => {
-                let request =
-                    pdpb::ScanRegionsRequest { header, start_key: start.into(), limit, end_key: end.into() };
-                #[allow(deprecated, reason = "deprecated upstream, still asked by clients in use")]
+                let request = pdpb::ScanRegionsRequest {
+                    header,
+                    start_key: start.into(),
+                    limit,
+                    end_key: end.into(),
+                };
+                #[allow(
+                    deprecated,
+                    reason = "deprecated upstream, still asked by clients in use"
+                )]
                 let answer = self.client.scan_regions(allowed(request)).await;
-                let answer = answer.map_err(InteropError::call("ScanRegions"))?.into_inner();
+                let answer = answer
+                    .map_err(InteropError::call("ScanRegions"))?
+                    .into_inner();
                 Ok(range(answer.header, answer.regions))
             }
         }
@@ -147,30 +188,53 @@ impl Asker {
 fn allowed<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(CALL_LIMIT);
-    request.metadata_mut().insert("pd-allow-follower-handle", tonic::metadata::MetadataValue::from_static(""));
+    request.metadata_mut().insert(
+        "pd-allow-follower-handle",
+        tonic::metadata::MetadataValue::from_static(""),
+    );
     request
 }
 
 fn refusal(header: Option<pdpb::ResponseHeader>) -> Option<Answer> {
-    header.and_then(|h| h.error).map(|e| Answer::Refused(e.message))
+    header
+        .and_then(|h| h.error)
+        .map(|e| Answer::Refused(e.message))
 }
 
 fn point(answer: pdpb::GetRegionResponse) -> Answer {
     refusal(answer.header).unwrap_or_else(|| {
         let leader = answer.leader;
-        Answer::Regions(answer.region.map(|region| found(region, leader)).into_iter().collect())
+        Answer::Regions(
+            answer
+                .region
+                .map(|region| found(region, leader))
+                .into_iter()
+                .collect(),
+        )
     })
 }
 
 fn range(header: Option<pdpb::ResponseHeader>, regions: Vec<pdpb::Region>) -> Answer {
     refusal(header).unwrap_or_else(|| {
-        Answer::Regions(regions.into_iter().filter_map(|r| Some(found(r.region?, r.leader))).collect())
+        Answer::Regions(
+            regions
+                .into_iter()
+                .filter_map(|r| Some(found(r.region?, r.leader)))
+                .collect(),
+        )
     })
 }
 
-fn found(region: tidegate::proto::metapb::Region, leader: Option<tidegate::proto::metapb::Peer>) -> Found {
+fn found(
+    region: tidegate::proto::metapb::Region,
+    leader: Option<tidegate::proto::metapb::Peer>,
+) -> Found {
     let epoch = region.region_epoch.unwrap_or_default();
-    let mut peers: Vec<_> = region.peers.iter().map(|p| (p.id, p.store_id, p.role, p.is_witness)).collect();
+    let mut peers: Vec<_> = region
+        .peers
+        .iter()
+        .map(|p| (p.id, p.store_id, p.role, p.is_witness))
+        .collect();
     peers.sort_unstable();
     Found {
         id: region.id,

@@ -29,7 +29,11 @@ pub struct ModelRegion {
 
 impl ModelRegion {
     fn peer(&self, index: usize) -> metapb::Peer {
-        metapb::Peer { id: self.peers[index], store_id: STORES[index], ..Default::default() }
+        metapb::Peer {
+            id: self.peers[index],
+            store_id: STORES[index],
+            ..Default::default()
+        }
     }
 
     /// The store whose heartbeat stream reports this region: its leader's.
@@ -46,9 +50,22 @@ impl ModelRegion {
     pub fn meta(&self) -> metapb::Region {
         metapb::Region {
             id: self.id,
-            start_key: if self.lo == 0 { Vec::new() } else { key_at(self.lo) }.into(),
-            end_key: if self.hi == u64::MAX { Vec::new() } else { key_at(self.hi) }.into(),
-            region_epoch: Some(metapb::RegionEpoch { conf_ver: self.conf_ver, version: self.version }),
+            start_key: if self.lo == 0 {
+                Vec::new()
+            } else {
+                key_at(self.lo)
+            }
+            .into(),
+            end_key: if self.hi == u64::MAX {
+                Vec::new()
+            } else {
+                key_at(self.hi)
+            }
+            .into(),
+            region_epoch: Some(metapb::RegionEpoch {
+                conf_ver: self.conf_ver,
+                version: self.version,
+            }),
             peers: (0..STORES.len()).map(|i| self.peer(i)).collect(),
             ..Default::default()
         }
@@ -67,11 +84,19 @@ impl Cluster {
     /// `count` regions of equal width. Their epoch is above that of a bootstrap region, so that they displace it.
     pub fn new(count: u64, first_id: u64) -> Self {
         let width = u64::MAX / count;
-        let mut cluster = Self { regions: Vec::new(), next_id: first_id, recent: Vec::new() };
+        let mut cluster = Self {
+            regions: Vec::new(),
+            next_id: first_id,
+            recent: Vec::new(),
+        };
         for i in 0..count {
             let id = cluster.take_id();
             let peers = [cluster.take_id(), cluster.take_id(), cluster.take_id()];
-            let hi = if i + 1 == count { u64::MAX } else { (i + 1) * width };
+            let hi = if i + 1 == count {
+                u64::MAX
+            } else {
+                (i + 1) * width
+            };
             cluster.regions.push(ModelRegion {
                 id,
                 lo: i * width,
@@ -137,7 +162,13 @@ impl Cluster {
         parent.version += 1;
         parent.lo = middle;
         let right = parent.clone();
-        let left = ModelRegion { id, lo, hi: middle, peers, ..right.clone() };
+        let left = ModelRegion {
+            id,
+            lo,
+            hi: middle,
+            peers,
+            ..right
+        };
         self.regions.push(left.clone());
         self.touch(lo.max(1));
         self.touch(middle);

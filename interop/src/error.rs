@@ -61,7 +61,10 @@ pub enum InteropError {
 impl InteropError {
     /// An error of a call.
     pub fn call(call: &'static str) -> impl FnOnce(tonic::Status) -> Self {
-        move |source| Self::Call { call, source: Box::new(source) }
+        move |source| Self::Call {
+            call,
+            source: Box::new(source),
+        }
     }
 
     /// An error of the system.

@@ -41,19 +41,29 @@ impl Feeder {
             }));
             streams.insert(store, sender);
         }
-        Ok(Self { streams, readers, cluster_id })
+        Ok(Self {
+            streams,
+            readers,
+            cluster_id,
+        })
     }
 
     /// Reports regions in order, each by its leader's store.
     pub async fn report(&self, regions: &[ModelRegion]) -> Result<(), InteropError> {
         for region in regions {
             let heartbeat = pdpb::RegionHeartbeatRequest {
-                header: Some(pdpb::RequestHeader { cluster_id: self.cluster_id, ..Default::default() }),
+                header: Some(pdpb::RequestHeader {
+                    cluster_id: self.cluster_id,
+                    ..Default::default()
+                }),
                 region: Some(region.meta()),
                 leader: Some(region.leader_peer()),
                 approximate_size: 10 << 20,
                 approximate_keys: 10_000,
-                interval: Some(pdpb::TimeInterval { start_timestamp: 0, end_timestamp: 60 }),
+                interval: Some(pdpb::TimeInterval {
+                    start_timestamp: 0,
+                    end_timestamp: 60,
+                }),
                 ..Default::default()
             };
             let sent = match self.streams.get(&region.leader_store()) {
@@ -63,7 +73,10 @@ impl Feeder {
             if !sent {
                 return Err(InteropError::Answer {
                     call: "RegionHeartbeat",
-                    message: format!("the stream of store {} was closed by PD", region.leader_store()),
+                    message: format!(
+                        "the stream of store {} was closed by PD",
+                        region.leader_store()
+                    ),
                 });
             }
         }

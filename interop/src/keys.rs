@@ -43,7 +43,16 @@ mod tests {
 
     #[test]
     fn keys_are_27_bytes_and_in_order() {
-        let positions = [0, 1, 255, 256, (1 << 32) - 1, 1 << 32, (1 << 32) + 1, u64::MAX - 1];
+        let positions = [
+            0,
+            1,
+            255,
+            256,
+            (1 << 32) - 1,
+            1 << 32,
+            (1 << 32) + 1,
+            u64::MAX - 1,
+        ];
         let keys: Vec<_> = positions.iter().map(|p| key_at(*p)).collect();
         assert!(keys.iter().all(|k| k.len() == 27));
         assert!(keys.windows(2).all(|w| w[0] < w[1]));

@@ -34,7 +34,10 @@ struct Args {
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    let dir = match tempfile::Builder::new().prefix("tidegate-interop").tempdir() {
+    let dir = match tempfile::Builder::new()
+        .prefix("tidegate-interop")
+        .tempdir()
+    {
         Ok(dir) => dir,
         Err(e) => {
             eprintln!("cannot make a temporary directory: {e}");

@@ -22,7 +22,9 @@ impl Process {
     /// Starts `program` with its output in `log`.
     pub fn start(program: &Path, args: &[String], log: PathBuf) -> Result<Self, InteropError> {
         let out = std::fs::File::create(&log).map_err(InteropError::system("create a log file"))?;
-        let err = out.try_clone().map_err(InteropError::system("share a log file"))?;
+        let err = out
+            .try_clone()
+            .map_err(InteropError::system("share a log file"))?;
         let child = Command::new(program)
             .args(args)
             .stdin(Stdio::null())
@@ -30,7 +32,10 @@ impl Process {
             .stderr(err)
             .kill_on_drop(true)
             .spawn()
-            .map_err(|source| InteropError::Start { path: program.to_owned(), source })?;
+            .map_err(|source| InteropError::Start {
+                path: program.to_owned(),
+                source,
+            })?;
         Ok(Self { child, log })
     }
 
@@ -48,21 +53,40 @@ impl Process {
 
     /// Whether the child has ended by itself, and how.
     pub fn ended(&mut self) -> Option<String> {
-        self.child.try_wait().ok().flatten().map(|status| status.to_string())
+        self.child
+            .try_wait()
+            .ok()
+            .flatten()
+            .map(|status| status.to_string())
     }
 
     /// Asks the child to end (SIGTERM) and waits; kills it when it does not. Returns its exit status.
     pub async fn stop(mut self) -> Result<std::process::ExitStatus, InteropError> {
-        if let Some(pid) = self.child.id().and_then(|id| rustix::process::Pid::from_raw(id as i32)) {
-            rustix::process::kill_process(pid, rustix::process::Signal::TERM)
-                .map_err(|e| InteropError::System { what: "signal a child", source: e.into() })?;
+        if let Some(pid) = self
+            .child
+            .id()
+            .and_then(|id| rustix::process::Pid::from_raw(id as i32))
+        {
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).map_err(|e| {
+                InteropError::System {
+                    what: "signal a child",
+                    source: e.into(),
+                }
+            })?;
         }
         match tokio::time::timeout(STOP_LIMIT, self.child.wait()).await {
             Ok(status) => status.map_err(InteropError::system("wait for a child")),
             Err(_) => {
                 let detail = format!("; its last lines:\n{}", self.tail());
-                self.child.kill().await.map_err(InteropError::system("kill a child"))?;
-                Err(InteropError::Timeout { what: "the end of a child after SIGTERM", limit: STOP_LIMIT, detail })
+                self.child
+                    .kill()
+                    .await
+                    .map_err(InteropError::system("kill a child"))?;
+                Err(InteropError::Timeout {
+                    what: "the end of a child after SIGTERM",
+                    limit: STOP_LIMIT,
+                    detail,
+                })
             }
         }
     }
@@ -70,7 +94,10 @@ impl Process {
 
 /// A port on loopback that was free a moment ago.
 pub fn free_port() -> Result<u16, InteropError> {
-    let listener =
-        std::net::TcpListener::bind(("127.0.0.1", 0)).map_err(InteropError::system("find a free port"))?;
-    Ok(listener.local_addr().map_err(InteropError::system("read a port"))?.port())
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0))
+        .map_err(InteropError::system("find a free port"))?;
+    Ok(listener
+        .local_addr()
+        .map_err(InteropError::system("read a port"))?
+        .port())
 }

@@ -20,11 +20,18 @@ pub async fn wait_until_settled(
     cluster: &Cluster,
     who: &'static str,
 ) -> Result<(), InteropError> {
-    let mut expected: Vec<_> = cluster.regions().iter().map(|r| (r.meta(), r.leader_peer().id)).collect();
+    let mut expected: Vec<_> = cluster
+        .regions()
+        .iter()
+        .map(|r| (r.meta(), r.leader_peer().id))
+        .collect();
     expected.sort_by(|a, b| a.0.start_key.cmp(&b.0.start_key));
     let started = Instant::now();
     loop {
-        let detail = match asker.ask(&Question::Scan(Vec::new(), Vec::new(), 0)).await? {
+        let detail = match asker
+            .ask(&Question::Scan(Vec::new(), Vec::new(), 0))
+            .await?
+        {
             Answer::Regions(regions) => match first_difference(&regions, &expected) {
                 None => return Ok(()),
                 Some(difference) => difference,
@@ -32,26 +39,39 @@ pub async fn wait_until_settled(
             Answer::Refused(message) => message,
         };
         if started.elapsed() > SETTLE_LIMIT {
-            return Err(InteropError::Timeout { what: who, limit: SETTLE_LIMIT, detail: format!(": {detail}") });
+            return Err(InteropError::Timeout {
+                what: who,
+                limit: SETTLE_LIMIT,
+                detail: format!(": {detail}"),
+            });
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
-fn first_difference(told: &[Found], expected: &[(tidegate::proto::metapb::Region, u64)]) -> Option<String> {
+fn first_difference(
+    told: &[Found],
+    expected: &[(tidegate::proto::metapb::Region, u64)],
+) -> Option<String> {
     if told.len() != expected.len() {
-        return Some(format!("{} regions are told, {} are meant", told.len(), expected.len()));
+        return Some(format!(
+            "{} regions are told, {} are meant",
+            told.len(),
+            expected.len()
+        ));
     }
-    told.iter().zip(expected).find_map(|(told, (meta, leader))| {
-        let epoch = meta.region_epoch.unwrap_or_default();
-        let same = told.id == meta.id
-            && told.start[..] == meta.start_key[..]
-            && told.end[..] == meta.end_key[..]
-            && told.version == epoch.version
-            && told.conf_ver == epoch.conf_ver
-            && told.leader == *leader;
-        (!same).then(|| format!("{told:?} is told, {meta:?} with leader {leader} is meant"))
-    })
+    told.iter()
+        .zip(expected)
+        .find_map(|(told, (meta, leader))| {
+            let epoch = meta.region_epoch.unwrap_or_default();
+            let same = told.id == meta.id
+                && told.start[..] == meta.start_key[..]
+                && told.end[..] == meta.end_key[..]
+                && told.version == epoch.version
+                && told.conf_ver == epoch.conf_ver
+                && told.leader == *leader;
+            (!same).then(|| format!("{told:?} is told, {meta:?} with leader {leader} is meant"))
+        })
 }
 
 /// Asks both servers `count` questions and counts those whose answers differ; the first few are printed.
@@ -79,7 +99,8 @@ pub async fn compare(
 
 /// A miss at the leader is an empty success; a replica says REGION_NOT_FOUND, for it may not be authoritative.
 fn equally_missing(told: &Answer, meant: &Answer) -> bool {
-    matches!(told, Answer::Refused(_)) && matches!(meant, Answer::Regions(regions) if regions.is_empty())
+    matches!(told, Answer::Refused(_))
+        && matches!(meant, Answer::Regions(regions) if regions.is_empty())
 }
 
 fn random_question(cluster: &Cluster, rng: &mut SmallRng, i: usize) -> Question {
@@ -91,8 +112,16 @@ fn random_question(cluster: &Cluster, rng: &mut SmallRng, i: usize) -> Question 
         kind => {
             let width = (u64::MAX / cluster.len() as u64).saturating_mul(rng.random_range(0..40));
             let end = position.saturating_add(width).min(u64::MAX - 1);
-            let end = if rng.random_ratio(1, 20) { Vec::new() } else { key_at(end.max(position + 1)) };
-            let limit = if rng.random_bool(0.5) { rng.random_range(1..64) } else { 100 };
+            let end = if rng.random_ratio(1, 20) {
+                Vec::new()
+            } else {
+                key_at(end.max(position + 1))
+            };
+            let limit = if rng.random_bool(0.5) {
+                rng.random_range(1..64)
+            } else {
+                100
+            };
             match kind {
                 3 => Question::Batch(key_at(position), end, limit),
                 _ => Question::Scan(key_at(position), end, limit),

@@ -26,14 +26,20 @@ pub struct Replica {
 
 impl Replica {
     /// Starts `program` against `backend` and waits until it answers.
-    pub async fn start(program: &Path, dir: &Path, backend: &str, cluster_id: u64) -> Result<Self, InteropError> {
+    pub async fn start(
+        program: &Path,
+        dir: &Path,
+        backend: &str,
+        cluster_id: u64,
+    ) -> Result<Self, InteropError> {
         let config = dir.join("tidegate.toml");
         let text = format!(
             "max-age = \"{}ms\"\nstall-threshold = \"{}ms\"\nprobe-interval = \"300ms\"\n",
             MAX_AGE.as_millis(),
             STALL_THRESHOLD.as_millis()
         );
-        std::fs::write(&config, text).map_err(InteropError::system("write the replica's config"))?;
+        std::fs::write(&config, text)
+            .map_err(InteropError::system("write the replica's config"))?;
         let url = format!("http://127.0.0.1:{}", free_port()?);
         let args = [
             "serve".to_owned(),
@@ -51,20 +57,28 @@ impl Replica {
         let started = Instant::now();
         loop {
             if let Ok(client) = connect(&self.url).await
-                && let Ok(answer) = Asker::new(client, cluster_id).ask(&Question::Key(Vec::new())).await
+                && let Ok(answer) = Asker::new(client, cluster_id)
+                    .ask(&Question::Key(Vec::new()))
+                    .await
                 && answer.region().is_some()
             {
                 return Ok(());
             }
             let detail = match self.process.ended() {
                 Some(status) => format!("; it ended with {status}:\n{}", self.process.tail()),
-                None if started.elapsed() > READY_LIMIT => format!("; its last lines:\n{}", self.process.tail()),
+                None if started.elapsed() > READY_LIMIT => {
+                    format!("; its last lines:\n{}", self.process.tail())
+                }
                 None => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
             };
-            return Err(InteropError::Timeout { what: "the replica's first answer", limit: READY_LIMIT, detail });
+            return Err(InteropError::Timeout {
+                what: "the replica's first answer",
+                limit: READY_LIMIT,
+                detail,
+            });
         }
     }
 
@@ -84,7 +98,9 @@ impl Replica {
         if status.success() {
             Ok(())
         } else {
-            Err(InteropError::Verdict(format!("the replica ended with {status} after SIGTERM, not with 0")))
+            Err(InteropError::Verdict(format!(
+                "the replica ended with {status} after SIGTERM, not with 0"
+            )))
         }
     }
 }

@@ -50,7 +50,12 @@ pub async fn run(plan: &Plan) -> Result<(), InteropError> {
         Some(program) => Authority::real(program, &plan.dir).await?,
         None => Authority::embedded().await?,
     };
-    println!("authority: {} at {}, seed {}", authority.describe(), authority.url(), plan.seed);
+    println!(
+        "authority: {} at {}, seed {}",
+        authority.describe(),
+        authority.url(),
+        plan.seed
+    );
     let mut rng = SmallRng::seed_from_u64(plan.seed);
     let cluster_id = authority.cluster_id();
     let mut client = connect(authority.url()).await?;
@@ -61,12 +66,21 @@ pub async fn run(plan: &Plan) -> Result<(), InteropError> {
     let started = Instant::now();
     feeder.report(cluster.lock().await.regions()).await?;
     let mut pd = Asker::new(client, cluster_id);
-    wait_until_settled(&mut pd, &*cluster.lock().await, "PD's knowledge of every region").await?;
+    wait_until_settled(
+        &mut pd,
+        &*cluster.lock().await,
+        "PD's knowledge of every region",
+    )
+    .await?;
     println!("fed: {} regions in {:?}", plan.regions, started.elapsed());
 
     let started = Instant::now();
     let replica = Replica::start(&plan.tidegate, &plan.dir, authority.url(), cluster_id).await?;
-    println!("replica: ready at {} after {:?}", replica.url(), started.elapsed());
+    println!(
+        "replica: ready at {} after {:?}",
+        replica.url(),
+        started.elapsed()
+    );
     let mut asker = Asker::new(connect(replica.url()).await?, cluster_id);
     let mut failures = at_rest(&mut pd, &mut asker, &cluster, &mut rng, plan.questions).await?;
 
@@ -84,7 +98,9 @@ pub async fn run(plan: &Plan) -> Result<(), InteropError> {
     );
     failures += read(&tally.newer) as usize + read(&tally.stale) as usize;
     if read(&tally.compared) == 0 {
-        return Err(InteropError::Verdict("nothing was compared while regions changed".to_owned()));
+        return Err(InteropError::Verdict(
+            "nothing was compared while regions changed".to_owned(),
+        ));
     }
     failures += at_rest(&mut pd, &mut asker, &cluster, &mut rng, plan.questions).await?;
 
@@ -108,7 +124,10 @@ async fn at_rest(
     wait_until_settled(pd, &cluster, "PD's knowledge of every change").await?;
     wait_until_settled(replica, &cluster, "the replica's catching up").await?;
     let different = compare(pd, replica, &cluster, rng, questions).await?;
-    println!("at rest: {} regions, {questions} questions, {different} answered differently", cluster.len());
+    println!(
+        "at rest: {} regions, {questions} questions, {different} answered differently",
+        cluster.len()
+    );
     Ok(different)
 }
 
@@ -124,7 +143,14 @@ async fn change(
     let mut watchers = JoinSet::new();
     for i in 0..WATCHERS {
         let (cluster, tally, stop) = (cluster.clone(), tally.clone(), stop.clone());
-        watchers.spawn(watch(pd.clone(), replica.clone(), cluster, tally, stop, plan.seed ^ (i + 1)));
+        watchers.spawn(watch(
+            pd.clone(),
+            replica.clone(),
+            cluster,
+            tally,
+            stop,
+            plan.seed ^ (i + 1),
+        ));
     }
     let (started, mut changes) = (Instant::now(), 0);
     while started.elapsed() < plan.changing && watchers.len() == WATCHERS as usize {
