@@ -48,7 +48,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE_KEYS)]
 struct ServeArgs {
-    /// Name of this replica [default: tidegate-<hostname>]
+    /// Name of this replica [default: tidegate- and the host's name]
     #[arg(long)]
     name: Option<String>,
     /// Client URLs of PD members, with commas [default: http://127.0.0.1:2379]

@@ -1,7 +1,7 @@
 //! Settings of `tidegate serve`: command line over file over default.
 //!
 //! A setting comes from one of three places, in this order: a flag, a key of the TOML file
-//! ([`file`]), a default. The names are those of PD's own microservices, so that a router's file
+//! ([`mod@file`]), a default. The names are those of PD's own microservices, so that a router's file
 //! can be taken over as it is; what PD knows and we do not use yet is accepted and said so
 //! ([`Parsed::warnings`]), and a key that neither knows is an error, because a misspelt
 //! threshold would otherwise run with its default.

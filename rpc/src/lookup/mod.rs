@@ -11,8 +11,8 @@
 //! | get | the region that contains the key; none in a hole |
 //! | prev | the region that ends where the key's own region starts; none if the key lies in a hole or a hole comes before its region |
 //! | by id | id 0 never exists |
-//! | scan, batch scan | [`scan`], [`batch`] |
-//! | query | [`query`] |
+//! | scan, batch scan | in key order, holes skipped; see `scan.rs` and `batch.rs` for limits and errors |
+//! | query | keys, previous keys and ids at once; see `query.rs` |
 //!
 //! A region's buckets are sent only when they were asked for. A region without a known leader has
 //! the field unset, except in scans, where PD puts an empty peer.

@@ -5,7 +5,7 @@
 //!            <----probes-----                    \-> http  --> operators (same port)
 //! ```
 //!
-//! [`sync`] writes, [`serve`] and [`http`] read; [`Shared`] is all they have in common.
+//! [`sync`] writes, `serve` and `http` read; [`Shared`] is all they have in common.
 //!
 //! # Starting and stopping
 //! The port is bound before anything else, so that the address told to PD and to clients is one that somebody listens

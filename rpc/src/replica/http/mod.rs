@@ -2,7 +2,7 @@
 //!
 //! | path | answer |
 //! |---|---|
-//! | `GET /metrics` | Prometheus' text format ([`metrics`]) |
+//! | `GET /metrics` | Prometheus' text format; see `metrics.rs` |
 //! | `GET /status` | [`ReplicaStatus`] as JSON |
 //! | `GET /health` | 200 while lookups are answered, 503 while they are not; the gate as JSON |
 //! | other | 404; to gRPC, that there is no such method |

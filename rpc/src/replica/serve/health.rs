@@ -78,9 +78,12 @@ impl Health for HealthService {
                 tokio::select! {
                     _ = ticks.tick() => {}
                     () = sender.closed() => return,
-                    // The last word of a server that stops is NOT_SERVING.
-                    () = health.0.draining.cancelled(), if last == Some(ServingStatus::Serving) => {}
-                    () = health.0.draining.cancelled() => return,
+                    () = health.0.draining.cancelled() => {
+                        // The last word of a server that stops is NOT_SERVING.
+                        if last != Some(ServingStatus::Serving) {
+                            return;
+                        }
+                    }
                 }
             }
         });

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A session starts at the own index when the term is the one in which that index was learned, and with a full sync
-//! otherwise. Within a session ([`session`]):
+//! otherwise. Within a session (`session.rs`):
 //!
 //! | the stream shows | then |
 //! |---|---|
