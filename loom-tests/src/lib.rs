@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
 #[cfg(not(debug_assertions))]
 compile_error!("the models rest on debug assertions: build them with `--profile loom`");
 
@@ -34,6 +37,12 @@ where
     let iterations = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&iterations);
     let begun = Instant::now();
+    let story = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::from_env("LOOM_LOG"))
+        .with_test_writer()
+        .without_time()
+        .finish();
+    let _story = story.set_default();
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
         f();
