@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use prost::Message;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
 use tonic::Status;
 
 use crate::pd::{CallError, FrameSource, Lane, LeaderKey, PdTransport};
@@ -101,14 +103,20 @@ impl Pd {
         self.state().key_reads
     }
 
-    /// Waits for the next stream in `lane`. Time passes while nothing else happens.
+    /// Waits for the next stream in `lane`. Time passes while nothing else happens, ten minutes of it at most.
     pub(super) async fn accept(&self, lane: Lane) -> Stream {
-        loop {
-            let opened = self.opened.notified();
-            if let Some(stream) = self.try_accept(lane) {
-                return stream;
+        let accepted = async {
+            loop {
+                let opened = self.opened.notified();
+                if let Some(stream) = self.try_accept(lane) {
+                    return stream;
+                }
+                opened.await;
             }
-            opened.await;
+        };
+        match timeout(Duration::from_secs(600), accepted).await {
+            Ok(stream) => stream,
+            Err(_) => panic!("no stream was opened in {lane:?}"),
         }
     }
 
