@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use super::counters::Counters;
+use super::recycling::Recycling;
 use super::root::{Replaced, Root};
 use crate::entry::EntryPtr;
 use crate::id_index::{PagePtr, Subindex};
 use crate::sync::reclaim::{self, Guard};
-use crate::tree::{Retired, Subtree};
+use crate::tree::{Pool, Retired, Spare, Subtree};
 
 /// Objects of a replaced map that are freed at a time.
 const PORTION: usize = 512;
@@ -41,16 +41,16 @@ impl Garbage {
     /// The root from which all this was reachable is no longer published, and
     /// nothing of it is reachable from the one that is. The map's count of each
     /// entry goes with it.
-    pub(super) unsafe fn retire(self, guard: &Guard, counters: &Arc<Counters>) -> usize {
+    pub(super) unsafe fn retire(self, guard: &Guard, recycling: &Arc<Recycling>) -> usize {
         let objects = self.nodes.len() + self.pages.len() + self.entries.len() + 1;
-        counters.retire(objects);
-        let counters = Arc::clone(counters);
+        recycling.counters.retire(objects);
+        let recycling = Arc::clone(recycling);
         let bag = Box::new(self);
         let free = move || {
             // SAFETY: the reclaimer runs this when all guards that could have
             // seen the old root are gone; the rest is `retire`'s caller's word.
-            unsafe { bag.free() };
-            counters.free(objects);
+            unsafe { bag.free(&recycling.nodes) };
+            recycling.counters.free(objects);
         };
         // SAFETY: by the caller's word all of it is unlinked, and nobody else
         // frees it; nodes, pages and entries may be freed by any thread.
@@ -61,7 +61,7 @@ impl Garbage {
     /// # Safety
     ///
     /// Nothing of it is reachable for anyone.
-    unsafe fn free(self) {
+    unsafe fn free(self, pool: &Pool) {
         let Self {
             root,
             nodes,
@@ -70,10 +70,12 @@ impl Garbage {
         } = self;
         // SAFETY: by the caller's word.
         unsafe { root.free() };
+        let mut spare = Spare::new();
         for node in nodes {
             // SAFETY: by the caller's word; each node was retired once.
-            unsafe { node.free() };
+            unsafe { node.free(&mut spare) };
         }
+        pool.give(spare);
         for page in pages {
             // SAFETY: by the caller's word; each page was retired once.
             unsafe { page.free() };
@@ -101,19 +103,21 @@ impl Content {
     ///
     /// `root` is no longer published, and nothing that it holds is reachable
     /// from the root that is.
-    pub(super) unsafe fn retire(root: Replaced, guard: &Guard, counters: &Arc<Counters>) {
+    pub(super) unsafe fn retire(root: Replaced, guard: &Guard, recycling: &Arc<Recycling>) {
         // SAFETY: alive: `guard` is older than the replacement.
         let content = Self::of(unsafe { root.0.as_ref() });
         // SAFETY: as above.
-        counters.retire(unsafe { root.0.as_ref() }.objects());
-        let counters = Arc::clone(counters);
+        recycling
+            .counters
+            .retire(unsafe { root.0.as_ref() }.objects());
+        let recycling = Arc::clone(recycling);
         let free = move || {
             // SAFETY: the reclaimer runs this when all guards that could have
             // seen the root are gone.
             unsafe { root.free() };
-            counters.free(1);
+            recycling.counters.free(1);
             // SAFETY: as above.
-            unsafe { content.free_and_go_on(&counters) };
+            unsafe { content.free_and_go_on(&recycling) };
         };
         // SAFETY: by the caller's word all of it is unlinked, and nobody else
         // frees it; nodes, pages and entries may be freed by any thread.
@@ -123,17 +127,17 @@ impl Content {
     /// # Safety
     ///
     /// Nothing of it is reachable for anyone.
-    unsafe fn free_and_go_on(mut self, counters: &Arc<Counters>) {
+    unsafe fn free_and_go_on(mut self, recycling: &Arc<Recycling>) {
         // SAFETY: by the caller's word.
         let freed = unsafe { self.free_some(PORTION) };
         if freed == 0 {
             return;
         }
-        counters.free(freed);
-        let counters = Arc::clone(counters);
+        recycling.counters.free(freed);
+        let recycling = Arc::clone(recycling);
         // SAFETY: unreachable already; the reclaimer is only asked to run the
         // rest at another time.
-        let free = move || unsafe { self.free_and_go_on(&counters) };
+        let free = move || unsafe { self.free_and_go_on(&recycling) };
         // SAFETY: as above.
         unsafe { reclaim::pin().defer(free) };
     }

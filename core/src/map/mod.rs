@@ -20,10 +20,10 @@ pub(crate) mod admission;
 pub(crate) mod batch;
 #[cfg(any(test, feature = "oracle"))]
 mod check;
-mod counters;
 mod garbage;
 pub(crate) mod outcome;
 mod publish;
+mod recycling;
 mod root;
 mod snapshot;
 mod transaction;
@@ -35,7 +35,7 @@ use crate::provenance::Provenance;
 use crate::region::Region;
 use crate::sync::atomic::AtomicPtr;
 
-use counters::Counters;
+use recycling::Recycling;
 use root::Root;
 
 pub use batch::{Batch, Expect};
@@ -52,7 +52,7 @@ pub struct RegionMap {
     // Invariant: points to a `Root` from `Box`, which the map owns, along with
     // one count of each entry in it; null only while the map is taken apart.
     root: AtomicPtr<Root>,
-    counters: Arc<Counters>,
+    recycling: Arc<Recycling>,
 }
 
 /// How much a map holds.
@@ -85,7 +85,7 @@ impl RegionMap {
         let root = Box::new(Root::empty(generation));
         Self {
             root: AtomicPtr::new(Box::into_raw(root)),
-            counters: Arc::default(),
+            recycling: Arc::default(),
         }
     }
 
@@ -134,7 +134,7 @@ impl RegionMap {
 
     /// How much the map holds, and how much garbage waits.
     pub fn stats(&self) -> MapStats {
-        let (retired, freed) = self.counters.read();
+        let (retired, freed) = self.recycling.counters.read();
         let (regions, nodes, pages) = self.pin().counts();
         MapStats {
             regions,

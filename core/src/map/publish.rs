@@ -47,17 +47,19 @@ impl RegionMap {
             return Vec::new();
         }
         let guard = reclaim::pin();
+        let mut spare = self.recycling.nodes.take();
         loop {
             let base = self.load(&guard);
             // SAFETY: `guard` is older than the load and outlives the loop.
-            let mut transaction = Transaction::new(unsafe { base.as_ref() });
+            let mut transaction = Transaction::new(unsafe { base.as_ref() }, spare);
             let apply = |change| transaction.apply(change);
             let outcomes: Vec<Outcome> = changes.iter().map(apply).collect();
             if outcomes.iter().all(Outcome::is_refused) {
+                self.recycling.nodes.give(transaction.abandon());
                 return outcomes;
             }
             let Ok(old) = self.swing(base, transaction.root()) else {
-                transaction.abandon();
+                spare = transaction.abandon();
                 continue;
             };
             let removed = transaction.into_removed();
@@ -91,7 +93,7 @@ impl RegionMap {
         };
         // SAFETY: unpublished by `swing`; the staged content shares nothing with
         // it, since each map makes its own nodes and entries.
-        unsafe { Content::retire(old, &guard, &self.counters) };
+        unsafe { Content::retire(old, &guard, &self.recycling) };
         guard.flush();
     }
 
@@ -118,9 +120,11 @@ impl RegionMap {
     fn retire(&self, root: Replaced, removed: Removed, guard: &Guard) {
         let Removed {
             nodes,
+            spare,
             pages,
             displaced,
         } = removed;
+        self.recycling.nodes.give(spare);
         let garbage = Garbage {
             root,
             nodes,
@@ -130,8 +134,8 @@ impl RegionMap {
         // SAFETY: the root has just been replaced by one that holds none of
         // this: the transaction noted what it took out. Its counts of the
         // entries are the map's.
-        let objects = unsafe { garbage.retire(guard, &self.counters) };
-        if self.counters.flush_due(objects) {
+        let objects = unsafe { garbage.retire(guard, &self.recycling) };
+        if self.recycling.counters.flush_due(objects) {
             guard.flush();
         }
     }

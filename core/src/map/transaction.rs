@@ -11,7 +11,7 @@ use crate::entry::{Entry, EntryPtr};
 use crate::id_index::{self, PagePtr};
 use crate::range::KeyRange;
 use crate::sync::Canary;
-use crate::tree::{self, Retired};
+use crate::tree::{self, Retired, Spare};
 
 /// Changes that start from one root; nobody sees them yet. The root and the
 /// changes outlive it.
@@ -36,17 +36,19 @@ pub(super) struct Displaced {
 /// What a published transaction took out of the map.
 pub(super) struct Removed {
     pub(super) nodes: Vec<Retired>,
+    /// Memory that was not needed.
+    pub(super) spare: Spare,
     pub(super) pages: Vec<PagePtr>,
     pub(super) displaced: Vec<Displaced>,
 }
 
 impl<'g> Transaction<'g> {
-    pub(super) fn new(base: &'g Root) -> Self {
+    pub(super) fn new(base: &'g Root, spare: Spare) -> Self {
         let tag = base.next_tag();
         Self {
             version: tag.0,
             generation: base.generation,
-            tree: tree::Edit::new(base.tree, tag),
+            tree: tree::Edit::new(base.tree, tag, spare),
             ids: id_index::Edit::new(base.ids, tag),
             displaced: Vec::new(),
             overlapped: Vec::new(),
@@ -76,17 +78,20 @@ impl<'g> Transaction<'g> {
 
     /// To be called once the root has been published.
     pub(super) fn into_removed(self) -> Removed {
+        let (nodes, spare) = self.tree.into_retired();
         Removed {
-            nodes: self.tree.into_retired(),
+            nodes,
+            spare,
             pages: self.ids.into_retired(),
             displaced: self.displaced,
         }
     }
 
-    /// Frees what the transaction has made. Its root has not been published.
-    pub(super) fn abandon(self) {
-        self.tree.abandon();
+    /// Frees what the transaction has made; returns the memory. Its root has not
+    /// been published.
+    pub(super) fn abandon(self) -> Spare {
         self.ids.abandon();
+        self.tree.abandon()
     }
 
     fn put(&mut self, newcomer: &'g Arc<Entry>, expect: &Expect) -> Result<Outcome, Refusal> {

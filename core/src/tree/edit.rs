@@ -14,6 +14,7 @@
 use std::ptr::NonNull;
 
 use super::node::{Inner, Leaf, NodePtr, RawNode, Tag};
+use super::pool::Spare;
 use super::retire::{Retired, Subtree};
 use super::{CAPACITY, MAX_HEIGHT, Tree, TreeRef};
 use crate::entry::{Entry, EntryPtr};
@@ -27,6 +28,8 @@ pub(crate) struct Edit {
     retired: Vec<Retired>,
     /// Nodes of this edit that are no longer in the tree.
     discarded: Vec<Retired>,
+    /// Memory for new nodes.
+    pub(super) spare: Spare,
 }
 
 /// The way from the root to a leaf: inner nodes of this edit, each with the
@@ -43,12 +46,13 @@ pub(super) struct Way {
 impl Edit {
     /// Starts from `tree`, all of which stays alive while the edit lasts. No
     /// node of `tree` may bear `tag`.
-    pub(crate) fn new(tree: Tree, tag: Tag) -> Self {
+    pub(crate) fn new(tree: Tree, tag: Tag, spare: Spare) -> Self {
         Self {
             tag,
             tree,
             retired: Vec::new(),
             discarded: Vec::new(),
+            spare,
         }
     }
 
@@ -79,7 +83,7 @@ impl Edit {
         let start = unsafe { entry.as_ref() }.start();
         self.tree.len += 1;
         let Some((way, mut pointer)) = self.own_way(start) else {
-            let mut leaf = Leaf::alloc(self.tag);
+            let mut leaf = Leaf::alloc(self.tag, &mut self.spare);
             // SAFETY: just allocated, nobody else knows it.
             unsafe { leaf.as_mut() }.insert(0, start, entry);
             self.tree.nodes += 1;
@@ -98,7 +102,7 @@ impl Edit {
         // halves, which have room for what comes between.
         let ascending = way.at_end && place == CAPACITY;
         let middle = if ascending { CAPACITY } else { CAPACITY / 2 };
-        let mut right_pointer = leaf.split_off(middle);
+        let mut right_pointer = leaf.split_off(middle, &mut self.spare);
         self.tree.nodes += 1;
         // SAFETY: just allocated, nobody else knows it.
         let right = unsafe { right_pointer.as_mut() };
@@ -133,20 +137,28 @@ impl Edit {
         self.tree
     }
 
-    /// What the edit has replaced: to be retired, now that its tree has been
-    /// published.
-    pub(crate) fn into_retired(self) -> Vec<Retired> {
-        free_all(self.discarded);
-        self.retired
+    /// What the edit has replaced, to be retired now that its tree has been
+    /// published; and the memory that it did not need.
+    pub(crate) fn into_retired(mut self) -> (Vec<Retired>, Spare) {
+        self.free_discarded();
+        (self.retired, self.spare)
     }
 
-    /// Frees all that the edit has made.
-    pub(crate) fn abandon(self) {
-        free_all(self.discarded);
+    /// Frees all that the edit has made; returns the memory.
+    pub(crate) fn abandon(mut self) -> Spare {
+        self.free_discarded();
         if let Some(root) = self.tree.root {
             // SAFETY: nodes with the edit's tag were seen by nobody else, and
             // nothing that is published points to one of them.
-            unsafe { Subtree::free_tagged(root, self.tag) };
+            unsafe { Subtree::free_tagged(root, self.tag, &mut self.spare) };
+        }
+        self.spare
+    }
+
+    fn free_discarded(&mut self) {
+        for node in self.discarded.drain(..) {
+            // SAFETY: made and dropped by this edit, seen by nobody else.
+            unsafe { node.free(&mut self.spare) };
         }
     }
 
@@ -197,7 +209,7 @@ impl Edit {
         if current.tag == self.tag {
             return leaf;
         }
-        let copy = current.copy(self.tag);
+        let copy = current.copy(self.tag, &mut self.spare);
         self.retired.push(Retired::Leaf(leaf));
         copy
     }
@@ -209,7 +221,7 @@ impl Edit {
         if current.tag == self.tag {
             return inner;
         }
-        let copy = current.copy(self.tag);
+        let copy = current.copy(self.tag, &mut self.spare);
         self.retired.push(Retired::Inner(inner));
         copy
     }
@@ -267,7 +279,7 @@ impl Edit {
             } else {
                 CAPACITY / 2
             };
-            let (up, mut sibling_pointer) = inner.split_off(middle);
+            let (up, mut sibling_pointer) = inner.split_off(middle, &mut self.spare);
             self.tree.nodes += 2;
             // SAFETY: just allocated, nobody else knows it.
             let sibling = unsafe { sibling_pointer.as_mut() };
@@ -281,18 +293,11 @@ impl Edit {
         let Some(left) = self.tree.root else {
             return;
         };
-        let mut root = Inner::alloc(self.tag, left);
+        let mut root = Inner::alloc(self.tag, &mut self.spare, left);
         self.tree.nodes += 2;
         // SAFETY: just allocated, nobody else knows it.
         unsafe { root.as_mut() }.insert(0, separator, right);
         self.tree.root = Some(NodePtr::inner(root));
-    }
-}
-
-fn free_all(discarded: Vec<Retired>) {
-    for node in discarded {
-        // SAFETY: made and dropped by one edit, seen by nobody else.
-        unsafe { node.free() };
     }
 }
 

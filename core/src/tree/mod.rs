@@ -47,6 +47,8 @@
 mod descend;
 mod edit;
 mod node;
+mod pool;
+mod prefetch;
 mod rebalance;
 mod retire;
 mod scan;
@@ -59,6 +61,7 @@ use std::marker::PhantomData;
 
 pub(crate) use edit::Edit;
 pub(crate) use node::{NodePtr, Tag};
+pub(crate) use pool::{Pool, Spare};
 pub(crate) use retire::{Retired, Subtree};
 pub(crate) use scan::Cursor;
 

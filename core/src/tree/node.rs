@@ -10,9 +10,12 @@
 //! by each change below it. Copies of a node share the block until one of them
 //! changes it.
 
+use std::mem::offset_of;
 use std::ptr::NonNull;
 
 use super::CAPACITY;
+use super::pool::Spare;
+use super::prefetch::prefetch;
 use super::search::Heads;
 use crate::entry::{Entry, EntryPtr};
 use crate::key::Key;
@@ -100,6 +103,15 @@ impl NodePtr {
         RawNode::Leaf(unsafe { NonNull::new_unchecked(leaf) }.cast())
     }
 
+    /// Asks for what a search in the node will read.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        match self.kind() {
+            RawNode::Leaf(leaf) => prefetch(leaf.as_ptr(), size_of::<Leaf>()),
+            RawNode::Inner(inner) => prefetch(inner.as_ptr(), offset_of!(Inner, children)),
+        }
+    }
+
     /// # Safety
     ///
     /// The node, and everything below it, stays alive and unchanged for `'s`.
@@ -125,22 +137,27 @@ impl NodePtr {
 // === impl Leaf ===
 
 impl Leaf {
-    pub(super) fn alloc(tag: Tag) -> NonNull<Self> {
-        Self::alloc_with(tag, Heads::new(), [None; CAPACITY])
+    pub(super) fn alloc(tag: Tag, spare: &mut Spare) -> NonNull<Self> {
+        Self::alloc_with(tag, spare, Heads::new(), [None; CAPACITY])
     }
 
-    fn alloc_with(tag: Tag, heads: Heads, slots: [Option<EntryPtr>; CAPACITY]) -> NonNull<Self> {
-        let leaf = Box::new(Self {
+    #[inline]
+    fn alloc_with(
+        tag: Tag,
+        spare: &mut Spare,
+        heads: Heads,
+        slots: [Option<EntryPtr>; CAPACITY],
+    ) -> NonNull<Self> {
+        spare.place(Self {
             tag,
             heads,
             slots,
             canary: Canary::new(),
-        });
-        NonNull::from(Box::leak(leaf))
+        })
     }
 
-    pub(super) fn copy(&self, tag: Tag) -> NonNull<Self> {
-        Self::alloc_with(tag, self.heads.clone(), self.slots)
+    pub(super) fn copy(&self, tag: Tag, spare: &mut Spare) -> NonNull<Self> {
+        Self::alloc_with(tag, spare, self.heads.clone(), self.slots)
     }
 
     #[inline]
@@ -204,12 +221,12 @@ impl Leaf {
     }
 
     /// Moves the slots from `place` on to a new leaf.
-    pub(super) fn split_off(&mut self, place: usize) -> NonNull<Self> {
+    pub(super) fn split_off(&mut self, place: usize, spare: &mut Spare) -> NonNull<Self> {
         let moved = self.len() - place;
         let mut slots = [None; CAPACITY];
         slots[..moved].copy_from_slice(&self.slots[place..place + moved]);
         let heads = self.heads.split_off(place);
-        Self::alloc_with(self.tag, heads, slots)
+        Self::alloc_with(self.tag, spare, heads, slots)
     }
 
     /// Adds the slots of the right neighbour.
@@ -243,31 +260,38 @@ impl Leaf {
 
 impl Inner {
     /// A node with one child and no separators.
-    pub(super) fn alloc(tag: Tag, child: NodePtr) -> NonNull<Self> {
+    pub(super) fn alloc(tag: Tag, spare: &mut Spare, child: NodePtr) -> NonNull<Self> {
         let mut children = [None; CAPACITY + 1];
         children[0] = Some(child);
-        Self::alloc_with(tag, Heads::new(), children, Separators::alloc(tag))
+        Self::alloc_with(tag, spare, Heads::new(), children, Separators::alloc(tag))
     }
 
+    #[inline]
     fn alloc_with(
         tag: Tag,
+        spare: &mut Spare,
         heads: Heads,
         children: [Option<NodePtr>; CAPACITY + 1],
         separators: NonNull<Separators>,
     ) -> NonNull<Self> {
-        let inner = Box::new(Self {
+        spare.place(Self {
             tag,
             heads,
             children,
             separators,
             canary: Canary::new(),
-        });
-        NonNull::from(Box::leak(inner))
+        })
     }
 
     /// A copy that shares the separators.
-    pub(super) fn copy(&self, tag: Tag) -> NonNull<Self> {
-        Self::alloc_with(tag, self.heads.clone(), self.children, self.separators)
+    pub(super) fn copy(&self, tag: Tag, spare: &mut Spare) -> NonNull<Self> {
+        Self::alloc_with(
+            tag,
+            spare,
+            self.heads.clone(),
+            self.children,
+            self.separators,
+        )
     }
 
     /// How many separators the node has; its children are one more.
@@ -287,9 +311,11 @@ impl Inner {
     /// Child `place`, for as long as this node can be read.
     #[inline]
     pub(super) fn child_ref(&self, place: usize) -> NodeRef<'_> {
+        let child = self.child(place);
+        child.prefetch();
         // SAFETY: a node that can be read keeps what is below it alive: it is
         // freed only after it has become unreachable for the same readers.
-        unsafe { self.child(place).as_ref() }
+        unsafe { child.as_ref() }
     }
 
     pub(super) fn separators(&self) -> &Separators {
@@ -347,7 +373,7 @@ impl Inner {
 
     /// Splits at separator `place`, which moves up: returned with the new right
     /// node. The node and its block are the caller's own.
-    pub(super) fn split_off(&mut self, place: usize) -> (Key, NonNull<Self>) {
+    pub(super) fn split_off(&mut self, place: usize, spare: &mut Spare) -> (Key, NonNull<Self>) {
         let len = self.len();
         let mut children = [None; CAPACITY + 1];
         children[..len - place].copy_from_slice(&self.children[place + 1..=len]);
@@ -370,7 +396,7 @@ impl Inner {
         self.sharpen();
         (
             middle,
-            Self::alloc_with(self.tag, heads, children, right_separators),
+            Self::alloc_with(self.tag, spare, heads, children, right_separators),
         )
     }
 

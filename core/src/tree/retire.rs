@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 
 use super::Tree;
 use super::node::{Inner, Leaf, NodePtr, RawNode, Separators, Tag};
+use super::pool::Spare;
 use crate::entry::EntryPtr;
 
 /// One node that has left the tree. What it points to is not part of it.
@@ -27,15 +28,15 @@ impl Retired {
     /// # Safety
     ///
     /// The node is no longer reachable for anyone, and this is called once.
-    pub(crate) unsafe fn free(self) {
+    pub(crate) unsafe fn free(self, spare: &mut Spare) {
         match self {
             Self::Inner(inner) => {
-                // SAFETY: allocated by `Box` in `Inner::alloc`, the caller's own.
-                drop(unsafe { Box::from_raw(inner.as_ptr()) });
+                // SAFETY: placed by `Inner::alloc`, unreachable by the caller's word.
+                unsafe { spare.reclaim(inner) };
             }
             Self::Leaf(leaf) => {
-                // SAFETY: allocated by `Box` in `Leaf::alloc`, the caller's own.
-                drop(unsafe { Box::from_raw(leaf.as_ptr()) });
+                // SAFETY: placed by `Leaf::alloc`, unreachable by the caller's word.
+                unsafe { spare.reclaim(leaf) };
             }
             Self::Separators(block) => {
                 // SAFETY: allocated by `Box` in `Separators::alloc`, the caller's own.
@@ -60,6 +61,7 @@ impl Subtree {
     /// The tree, its nodes and its entries included, is no longer reachable for
     /// anyone.
     pub(crate) unsafe fn free_some(&mut self, portion: usize) -> usize {
+        let mut spare = Spare::new();
         let mut freed = 0;
         for _ in 0..portion {
             let Some(node) = self.nodes.pop() else {
@@ -74,9 +76,9 @@ impl Subtree {
                     let separators = Retired::Separators(node.separators);
                     // SAFETY: unreachable by the caller's word; each block
                     // belongs to one node of a tree.
-                    unsafe { separators.free() };
+                    unsafe { separators.free(&mut spare) };
                     // SAFETY: as above.
-                    unsafe { Retired::Inner(inner).free() };
+                    unsafe { Retired::Inner(inner).free(&mut spare) };
                     freed += 2;
                 }
                 RawNode::Leaf(leaf) => {
@@ -90,7 +92,7 @@ impl Subtree {
                         unsafe { entry.release() };
                     }
                     // SAFETY: as above.
-                    unsafe { Retired::Leaf(leaf).free() };
+                    unsafe { Retired::Leaf(leaf).free(&mut spare) };
                 }
             }
         }
@@ -103,13 +105,13 @@ impl Subtree {
     ///
     /// Nobody else has seen the nodes with this tag, and all nodes with this tag
     /// hang below others with it, or are `node`.
-    pub(super) unsafe fn free_tagged(node: NodePtr, tag: Tag) {
+    pub(super) unsafe fn free_tagged(node: NodePtr, tag: Tag, spare: &mut Spare) {
         match node.kind() {
             RawNode::Leaf(leaf) => {
                 // SAFETY: alive: private, or published and under a guard.
                 if unsafe { leaf.as_ref() }.tag == tag {
                     // SAFETY: private by the caller's word.
-                    unsafe { Retired::Leaf(leaf).free() };
+                    unsafe { Retired::Leaf(leaf).free(spare) };
                 }
             }
             RawNode::Inner(inner) => {
@@ -120,14 +122,14 @@ impl Subtree {
                 }
                 for place in 0..=node.len() {
                     // SAFETY: by the caller's word, as for this node.
-                    unsafe { Self::free_tagged(node.child(place), tag) };
+                    unsafe { Self::free_tagged(node.child(place), tag, spare) };
                 }
                 if node.separators().tag == tag {
                     // SAFETY: private by the caller's word.
-                    unsafe { Retired::Separators(node.separators).free() };
+                    unsafe { Retired::Separators(node.separators).free(spare) };
                 }
                 // SAFETY: private by the caller's word.
-                unsafe { Retired::Inner(inner).free() };
+                unsafe { Retired::Inner(inner).free(spare) };
             }
         }
     }

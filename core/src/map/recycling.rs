@@ -1,8 +1,11 @@
-//! How much has been taken out of a map, and how much of it has been freed.
+//! What becomes of that which is taken out of a map: counted, and the nodes'
+//! memory used again.
 
 // These counters order nothing and are read for display only, so the model
 // checker is spared them.
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use crate::tree::Pool;
 
 /// Objects (root records, nodes, pages, entries) by what has become of them.
 #[derive(Debug, Default)]
@@ -10,6 +13,13 @@ pub(super) struct Counters {
     retired: AtomicU64,
     freed: AtomicU64,
     unflushed: AtomicUsize,
+}
+
+/// What a map shares with its garbage, which may outlive it.
+#[derive(Debug, Default)]
+pub(super) struct Recycling {
+    pub(super) counters: Counters,
+    pub(super) nodes: Pool,
 }
 
 /// So many retired objects may wait in the bags of threads before one of these
