@@ -12,6 +12,7 @@ mod lag;
 pub mod map;
 #[cfg(any(test, feature = "oracle"))]
 pub mod oracle;
+mod prefetch;
 mod proof;
 pub mod provenance;
 pub mod range;

@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::Entry;
+use crate::prefetch::prefetch;
 
 /// A pointer to the entry of an [`Arc`], as the nodes of the map hold it.
 ///
@@ -36,6 +37,11 @@ impl EntryPtr {
         let entry = unsafe { self.0.as_ref() };
         entry.check_alive();
         entry
+    }
+
+    /// Asks for the entry.
+    pub(crate) fn prefetch(self) {
+        prefetch(self.0.as_ptr(), size_of::<Entry>());
     }
 
     /// A count of one's own.

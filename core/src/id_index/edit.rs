@@ -32,6 +32,12 @@ impl Edit {
         unsafe { self.index.get(id) }
     }
 
+    /// Asks for the page that points to the entry of a region.
+    pub(crate) fn prefetch(&self, id: u64) {
+        // SAFETY: as in `get`.
+        unsafe { self.index.prefetch(id) };
+    }
+
     /// Sets the entry of a region.
     pub(crate) fn set(&mut self, id: u64, entry: EntryPtr) {
         while id > greatest_id(self.index.levels) {

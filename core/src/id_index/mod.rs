@@ -46,6 +46,26 @@ impl IdIndex {
         self.pages
     }
 
+    /// Asks for the page that points to the entry of a region.
+    ///
+    /// # Safety
+    ///
+    /// All pages of the index are alive and do not change meanwhile.
+    pub(crate) unsafe fn prefetch(&self, id: u64) {
+        let Some(mut page) = self.root else {
+            return;
+        };
+        for level in (1..self.levels).rev() {
+            // SAFETY: by the caller's word.
+            let Some(slot) = (unsafe { page.slot(bit_of(id, level)) }) else {
+                return;
+            };
+            // SAFETY: above the lowest level slots are pages.
+            page = unsafe { slot.page };
+        }
+        page.prefetch();
+    }
+
     /// The entry of a region.
     ///
     /// # Safety

@@ -8,6 +8,7 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
 use crate::entry::EntryPtr;
+use crate::prefetch::prefetch;
 use crate::sync::Canary;
 use crate::tree::Tag;
 
@@ -74,6 +75,12 @@ impl PagePtr {
             // A bitmap has at most 64 bits.
             Err(_) => unreachable!("{count} slots fit into memory"),
         }
+    }
+
+    /// Asks for the page, as long as pages usually are.
+    pub(super) fn prefetch(self) {
+        const USUAL: usize = 192;
+        prefetch(self.0.as_ptr(), USUAL);
     }
 
     /// # Safety

@@ -84,3 +84,13 @@ impl Batch {
         self.changes
     }
 }
+
+impl Change {
+    /// The region that is changed.
+    pub(crate) fn id(&self) -> u64 {
+        match self {
+            Self::Put { entry, .. } => entry.id(),
+            Self::Remove { id, .. } => *id,
+        }
+    }
+}

@@ -30,6 +30,9 @@ use super::transaction::{Displaced, Removed, Transaction};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::reclaim::{self, Guard};
 
+/// Changes of a batch whose memory is asked for at a time.
+const PREFETCHED: usize = 12;
+
 impl RegionMap {
     /// The published root; alive while a guard is that began before this call.
     #[inline]
@@ -52,8 +55,11 @@ impl RegionMap {
             let base = self.load(&guard);
             // SAFETY: `guard` is older than the load and outlives the loop.
             let mut transaction = Transaction::new(unsafe { base.as_ref() }, spare);
-            let apply = |change| transaction.apply(change);
-            let outcomes: Vec<Outcome> = changes.iter().map(apply).collect();
+            let mut outcomes: Vec<Outcome> = Vec::with_capacity(changes.len());
+            for changes in changes.chunks(PREFETCHED) {
+                transaction.prefetch(changes);
+                outcomes.extend(changes.iter().map(|change| transaction.apply(change)));
+            }
             if outcomes.iter().all(Outcome::is_refused) {
                 self.recycling.nodes.give(transaction.abandon());
                 return outcomes;

@@ -56,6 +56,22 @@ impl<'g> Transaction<'g> {
         }
     }
 
+    /// Asks for the memory that `changes` will need, before they are applied: the
+    /// trips to memory of several changes then overlap.
+    pub(super) fn prefetch(&self, changes: &[Change]) {
+        for change in changes {
+            self.ids.prefetch(change.id());
+            if let Change::Put { entry, .. } = change {
+                self.tree.read().prefetch(entry.start());
+            }
+        }
+        for change in changes {
+            if let Some(entry) = self.ids.get(change.id()) {
+                entry.prefetch();
+            }
+        }
+    }
+
     /// Applies one change to what the ones before it have left.
     pub(super) fn apply(&mut self, change: &'g Change) -> Outcome {
         let result = match change {

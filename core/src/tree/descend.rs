@@ -17,6 +17,17 @@ impl<'s> TreeRef<'s> {
         self.last(|inner| inner.child_below(key), |leaf| leaf.count_below(key))
     }
 
+    /// Asks for the leaf to which `key` leads.
+    pub(crate) fn prefetch(self, key: &[u8]) {
+        let Some(mut node) = self.root() else {
+            return;
+        };
+        // The leaf itself is not looked into: only asked for, by `child_ref`.
+        while let NodeRef::Inner(inner) = node {
+            node = inner.child_ref(inner.child_for(key));
+        }
+    }
+
     /// The last region of those that `count` counts in a leaf; `choose` names the
     /// child in which they end.
     #[inline]

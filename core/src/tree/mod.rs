@@ -48,7 +48,6 @@ mod descend;
 mod edit;
 mod node;
 mod pool;
-mod prefetch;
 mod rebalance;
 mod retire;
 mod scan;

@@ -15,10 +15,10 @@ use std::ptr::NonNull;
 
 use super::CAPACITY;
 use super::pool::Spare;
-use super::prefetch::prefetch;
 use super::search::Heads;
 use crate::entry::{Entry, EntryPtr};
 use crate::key::Key;
+use crate::prefetch::prefetch;
 use crate::sync::Canary;
 
 /// Which edit made a node: the version of the root that it set out to publish.

@@ -53,7 +53,7 @@ pub(crate) struct Spare {
 /// A free node: its first bytes link to the next one.
 #[derive(Debug)]
 struct Free {
-    next: *mut Free,
+    next: *mut Self,
 }
 
 // SAFETY: free memory with a single owner may be sent anywhere.

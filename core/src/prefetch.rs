@@ -8,7 +8,7 @@ const LINE: usize = 64;
 
 /// Asks for the first `bytes` bytes at `start`. A hint: any address will do.
 #[inline(always)]
-pub(super) fn prefetch<T>(start: *const T, bytes: usize) {
+pub(crate) fn prefetch<T>(start: *const T, bytes: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in 0..bytes.div_ceil(LINE) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
