@@ -195,7 +195,8 @@ impl Pool {
             .compare_exchange(null_mut(), spare.first, Release, Relaxed)
             .is_err()
         {
-            let mut pushed = self.take().first;
+            // Acquire: as in `take`.
+            let mut pushed = self.first.swap(null_mut(), Acquire);
             while let Some(mut link) = NonNull::new(pushed) {
                 // SAFETY: taken from the pool, hence ours.
                 let link = unsafe { link.as_mut() };
