@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
-use super::bad_start;
+use super::{BAD_START, bad_start};
 use crate::config::{self, Overrides, Parsed};
 use crate::replica::hooks::Hooks;
-use crate::replica::{Bound, Counts};
+use crate::replica::{Bound, Counts, Failure};
 
 /// Runs the command.
 pub(super) fn run(overrides: &Overrides, path: Option<&Path>) -> ExitCode {
@@ -75,7 +75,13 @@ async fn serve(parsed: Parsed) -> ExitCode {
     );
     tokio::select! {
         signal = signals.next() => info!(signal, ?deadline, "stopping"),
-        error = replica.failed() => return bad_start(&error.to_string()),
+        failure = replica.failed() => {
+            error!(%failure, "giving up");
+            return match failure {
+                Failure::Clusters(_) => ExitCode::from(BAD_START),
+                _ => ExitCode::FAILURE,
+            };
+        }
     }
     tokio::select! {
         stopped = replica.stop(deadline) => {

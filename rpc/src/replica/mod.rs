@@ -83,6 +83,20 @@ pub enum StartError {
     Sync(#[from] SyncConfigError),
 }
 
+/// Why a replica gave up. It goes on to refuse until it is stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// Endpoints that could not be reached at the start belong to different clusters.
+    #[error(transparent)]
+    Clusters(#[from] DifferentClusters),
+    /// The task that follows the leader ended, which it never does unless it is at fault.
+    #[error(
+        "the task that follows the PD leader has ended; start again, and report what was logged before"
+    )]
+    SyncEnded,
+}
+
 /// A replica that has its port and does nothing yet. Dropping it frees the port.
 #[derive(Debug)]
 pub struct Bound {
@@ -154,13 +168,11 @@ impl Replica {
         self.pages.read()
     }
 
-    /// Waits until the replica has given up by itself, which it does only when endpoints that could not be reached at
-    /// the start turn out to belong to different clusters. Cancel safe.
-    pub async fn failed(&mut self) -> DifferentClusters {
+    /// Waits until the replica has given up by itself. Cancel safe; not to be called again after it has returned.
+    pub async fn failed(&mut self) -> Failure {
         match (&mut self.sync).await {
-            Ok(Err(error)) => error,
-            // Stopped, which only `stop` does.
-            _ => std::future::pending().await,
+            Ok(Err(error)) => Failure::Clusters(error),
+            Ok(Ok(())) | Err(_) => Failure::SyncEnded,
         }
     }
 

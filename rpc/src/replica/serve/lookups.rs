@@ -4,7 +4,7 @@
 //! scan is one: the ranges asked for hold no region.
 
 use super::counters::Method;
-use super::{Found, Serving};
+use super::{Found, Serving, Weight};
 use crate::proto::pdpb::{
     BatchScanRegionsRequest, BatchScanRegionsResponse, GetRegionByIdRequest, GetRegionRequest,
     GetRegionResponse, QueryRegionRequest, QueryRegionResponse, ScanRegionsRequest,
@@ -15,27 +15,35 @@ use crate::lookup::Lookup;
 
 impl Serving {
     pub(super) async fn get_region(&self, request: &GetRegionRequest) -> GetRegionResponse {
-        self.answer(Method::GetRegion, |lookup| one(lookup.get(request)))
-            .await
+        self.answer(Method::GetRegion, Weight::Light, |lookup| {
+            one(lookup.get(request))
+        })
+        .await
     }
 
     pub(super) async fn get_prev_region(&self, request: &GetRegionRequest) -> GetRegionResponse {
-        self.answer(Method::GetPrevRegion, |lookup| one(lookup.prev(request)))
-            .await
+        self.answer(Method::GetPrevRegion, Weight::Light, |lookup| {
+            one(lookup.prev(request))
+        })
+        .await
     }
 
     pub(super) async fn get_region_by_id(
         &self,
         request: &GetRegionByIdRequest,
     ) -> GetRegionResponse {
-        self.answer(Method::GetRegionById, |lookup| one(lookup.by_id(request)))
-            .await
+        self.answer(Method::GetRegionById, Weight::Light, |lookup| {
+            one(lookup.by_id(request))
+        })
+        .await
     }
 
     pub(super) async fn scan_regions(&self, request: &ScanRegionsRequest) -> ScanRegionsResponse {
-        self.answer(Method::ScanRegions, |lookup| {
-            Found::Answer(lookup.scan(request))
-        })
+        self.answer(
+            Method::ScanRegions,
+            Weight::of_scan(request.limit),
+            |lookup| Found::Answer(lookup.scan(request)),
+        )
         .await
     }
 
@@ -58,7 +66,12 @@ impl Serving {
                 }
             }
         };
-        self.answer(Method::BatchScanRegions, scan).await
+        self.answer(
+            Method::BatchScanRegions,
+            Weight::of_scan(request.limit),
+            scan,
+        )
+        .await
     }
 }
 

@@ -53,6 +53,9 @@ pub(super) use router::RouterService;
 /// How often an attempt that met a change of generation is made again.
 const SWAP_ATTEMPTS: usize = 64;
 
+/// The largest limit of a scan that is no work to speak of.
+const LIGHT_SCAN: i32 = 1_024;
+
 /// What the services share.
 #[derive(Debug)]
 pub(super) struct Serving {
@@ -82,6 +85,39 @@ pub(super) enum Found<T> {
     NothingBut(T),
     /// The request gets an error from PD too.
     Invalid(T),
+}
+
+/// How much a lookup may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weight {
+    /// Microseconds.
+    Light,
+    /// Up to seconds: a scan of the whole map.
+    Heavy,
+}
+
+impl Weight {
+    /// Of a scan with this limit, in PD's reading.
+    pub(super) fn of_scan(limit: i32) -> Self {
+        if (1..=LIGHT_SCAN).contains(&limit) {
+            Self::Light
+        } else {
+            Self::Heavy
+        }
+    }
+
+    /// Does the work here, and lets the thread's other tasks move elsewhere first if it is heavy.
+    fn carry<T>(self, work: impl FnOnce() -> T) -> T {
+        let elsewhere = || {
+            let runtime = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
+            matches!(runtime, Ok(tokio::runtime::RuntimeFlavor::MultiThread))
+        };
+        if self == Self::Heavy && elsewhere() {
+            tokio::task::block_in_place(work)
+        } else {
+            work()
+        }
+    }
 }
 
 /// What one attempt came to.
@@ -180,11 +216,12 @@ impl Serving {
     pub(super) async fn answer<T: Headed>(
         &self,
         method: Method,
+        weight: Weight,
         lookup: impl Fn(&Lookup<'_, '_>) -> Found<T>,
     ) -> T {
         let mut attempts = 0;
         loop {
-            match self.attempt(&lookup) {
+            match weight.carry(|| self.attempt(&lookup)) {
                 Attempt::Swapped if attempts < SWAP_ATTEMPTS => {
                     attempts += 1;
                     tokio::task::yield_now().await;
