@@ -3,13 +3,14 @@
 //! | exit code | meaning |
 //! |---|---|
 //! | 0 | asked for help or version, or stopped by SIGINT or SIGTERM |
-//! | 1 | the run itself failed |
+//! | 1 | the run itself failed, or the playground found a stale or wrong answer |
 //! | 2 | it could not start: a flag, the config, an address, the endpoints |
 //!
 //! A start that fails says so in exactly one line on stderr, which names the thing and the
 //! remedy; whoever runs us from a supervisor sees that line and nothing else. A PD that cannot be
 //! reached is no such failure: it is retried.
 
+mod playground;
 mod serve;
 
 use std::ffi::OsString;
@@ -42,6 +43,9 @@ enum Command {
     /// Follow a PD leader and answer region lookups while they are fresh.
     #[command(display_name = "tidegate")]
     Serve(ServeArgs),
+    /// Watch a PD leader under churn, two replicas and a load that checks every answer.
+    #[command(display_name = "tidegate")]
+    Playground(crate::playground::Args),
 }
 
 /// What `tidegate serve` is started with: the flags of PD's microservices.
@@ -94,6 +98,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve(arguments) => {
             serve::run(&arguments.overrides(), arguments.config.as_deref())
         }
+        Command::Playground(arguments) => playground::run(arguments),
     }
 }
 
@@ -143,7 +148,7 @@ fn bad_start(message: &str) -> ExitCode {
 fn condensed(rendered: &str, command: &str) -> String {
     let message = rendered.split("\n\n").next().unwrap_or_default();
     let message = message.strip_prefix("error: ").unwrap_or(message).trim();
-    let known = ["serve"].contains(&command);
+    let known = ["serve", "playground"].contains(&command);
     let command = if known { command } else { "" };
     let space = if known { " " } else { "" };
     format!("{message}; see `tidegate{space}{command} --help`")
