@@ -70,8 +70,14 @@ impl<T> Ring<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Ring<T> {
-    /// Called by the one appender only, with consecutive indexes.
-    pub(super) fn append(&self, index: u64, value: T) {
+    /// Puts `value` into the slot of `index` and lets readers know.
+    ///
+    /// # Safety
+    ///
+    /// No other call of this runs at the same time, and every earlier one happened before it: the
+    /// caller is the one appender. Indexes are consecutive from the ring's origin on, or readers
+    /// are told of gaps that are none.
+    pub(super) unsafe fn append(&self, index: u64, value: T) {
         let record = Box::into_raw(Box::new(Record {
             index,
             value,
@@ -130,10 +136,11 @@ impl<T: Clone + Send + Sync + 'static> Ring<T> {
     fn get(&self, index: u64, _guard: &Guard) -> Result<T, Overtaken> {
         // Acquire: pairs with the Release in `append`. Model: loom-tests/tests/ring.rs.
         let pointer = self.slot(index).load(Ordering::Acquire);
-        debug_assert!(!pointer.is_null(), "an index below `next` has no record");
-        // SAFETY: the slot of an index below `next` is never null; the record is immutable, and the
-        // guard was pinned before the load, so it is not freed while we look.
-        let record = unsafe { &*pointer };
+        // SAFETY: the record is immutable, and the guard was pinned before the load, so it is not freed
+        // while we look.
+        let record = unsafe { pointer.as_ref() };
+        // A slot below `next` has been filled, unless the indexes have wrapped around 2^64.
+        let record = record.ok_or(Overtaken { by: index })?;
         record.canary.check();
         if record.index == index {
             Ok(record.value.clone())
