@@ -9,16 +9,6 @@ pub mod atomic {
     };
 }
 
-/// Hints to the scheduler.
-pub mod hint {
-    pub use loom::hint::spin_loop;
-}
-
-/// Cells that closures look into, watched for unsynchronised access.
-pub mod cell {
-    pub use loom::cell::UnsafeCell;
-}
-
 /// A sign of life inside shared memory: filled in by its maker, read by followers of the pointer,
 /// written once more when the memory is freed. Loom reports any two of these that are not
 /// ordered.

@@ -1,4 +1,4 @@
-//! The only door to atomics, cells, fences and shared pointers.
+//! The only door to atomics, fences and shared pointers.
 //!
 //! Two sibling modules with equal paths stand behind it: [`std`](self) in a normal build and
 //! loom's instrumented types under `--cfg tidegate_loom`. Code that takes what it needs from here
@@ -26,6 +26,6 @@ pub mod reclaim;
 pub mod reclaim;
 
 #[cfg(tidegate_loom)]
-pub use self::loom::{Arc, Canary, atomic, cell, hint};
+pub use self::loom::{Arc, Canary, atomic};
 #[cfg(not(tidegate_loom))]
-pub use self::std::{Arc, Canary, atomic, cell, hint};
+pub use self::std::{Arc, Canary, atomic};
