@@ -197,12 +197,32 @@ async fn endpoints_of_different_clusters() {
 }
 
 #[test]
+fn playground_arguments_out_of_their_range() {
+    for (flag, value) in [
+        ("--regions", "0"),
+        ("--clients", "none"),
+        ("--duration", "soon"),
+        ("--scenario", "flood"),
+        ("--gate", "ajar"),
+        ("--output", "xml"),
+    ] {
+        let line = refusal(&["playground", flag, value]);
+        assert!(
+            line.contains(&format!("'{value}'")) && line.contains(flag),
+            "{line}"
+        );
+        assert!(line.contains("tidegate playground --help"), "{line}");
+    }
+}
+
+#[test]
 fn help_and_version_are_no_failures() {
     for arguments in [
         &["--help"][..],
         &["-V"],
         &["serve", "--help"],
         &["serve", "-V"],
+        &["playground", "--help"],
         &["--version"],
     ] {
         let output = run(arguments);

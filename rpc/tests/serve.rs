@@ -341,3 +341,26 @@ async fn a_replica_that_starts_before_its_leader_says_why_it_does_not_serve() {
         [("not_proven", 1)].into()
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_stands_for_all_of_the_hosts_is_noticed_unless_another_is_advertised() {
+    let config = ServeConfig {
+        backend_endpoints: vec!["http://127.0.0.1:1".parse().expect("a URL")],
+        listen: "http://0.0.0.0:0".parse().expect("a URL"),
+        ..ServeConfig::default()
+    };
+    let advertised = ServeConfig {
+        advertise: Some("http://127.0.0.1:9".parse().expect("a URL")),
+        ..config.clone()
+    };
+    let everywhere = Replica::start(config, Hooks::default())
+        .await
+        .expect("a free port");
+    assert_eq!(everywhere.url(), format!("http://{}", everywhere.addr()));
+    assert!(everywhere.is_advertised_nowhere());
+    let advertised = Replica::start(advertised, Hooks::default())
+        .await
+        .expect("a free port");
+    assert_eq!(advertised.url(), "http://127.0.0.1:9");
+    assert!(!advertised.is_advertised_nowhere());
+}

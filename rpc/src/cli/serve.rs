@@ -66,6 +66,12 @@ async fn serve(parsed: Parsed) -> ExitCode {
         warn!("{warning}");
     }
     let mut replica = bound.run();
+    if replica.is_advertised_nowhere() {
+        warn!(
+            advertise = replica.url(),
+            "others cannot reach the advertised address; give one with --advertise-listen-addr"
+        );
+    }
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %replica.addr(),

@@ -35,7 +35,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
-use url::Url;
+use url::{Host, Url};
 
 use self::hooks::Hooks;
 use self::http::Pages;
@@ -154,6 +154,16 @@ impl Replica {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.pages.identity.advertise
+    }
+
+    /// Whether [`url`](Self::url) stands for every address of this host and thereby for none to others.
+    #[must_use]
+    pub fn is_advertised_nowhere(&self) -> bool {
+        match Url::parse(self.url()).as_ref().map(Url::host) {
+            Ok(Some(Host::Ipv4(address))) => address.is_unspecified(),
+            Ok(Some(Host::Ipv6(address))) => address.is_unspecified(),
+            _ => false,
+        }
     }
 
     /// What it shares with its tasks.
