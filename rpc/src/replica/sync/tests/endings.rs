@@ -25,6 +25,44 @@ async fn a_lost_stream_in_the_same_term_is_resumed_at_the_own_index() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_received_before_the_stream_ended_is_still_applied() {
+    let (sluice, hooks) = sluice(2);
+    let world = World::start_with(hooks);
+    let stream = world.follow(regions(1..4), 100).await;
+    stream.send(frame(100, regions(1..3)));
+    stream.fail(Status::unavailable("lost"));
+    world
+        .until("the stream has ended", || stream.is_cancelled())
+        .await;
+    assert_eq!(world.shared.gate.applied(), 100);
+    pass(Duration::from_secs(2)).await;
+    sluice.0.add_permits(1);
+    assert_eq!(world.stream().await.start_index(), 102);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_that_stands_still_does_not_keep_a_lost_stream_from_being_opened_again() {
+    let (_sluice, hooks) = sluice(2);
+    let world = World::start_with(hooks);
+    let stream = world.follow(regions(1..4), 100).await;
+    stream.send(frame(100, regions(1..3)));
+    world
+        .until("the apply stands still", || {
+            world.shared.gate.view().apply_since.is_some()
+        })
+        .await;
+    let since = world.shared.clock.now();
+    stream.fail(Status::unavailable("lost"));
+    assert_eq!(world.stream().await.start_index(), 100);
+    let waited = world.shared.clock.now().saturating_since(since);
+    assert!(waited < Duration::from_secs(4), "{waited:?}");
+    assert_eq!(world.shared.gate.view().apply_since, None);
+    assert_eq!(world.shared.gate.applied(), 100);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_error_frame_ends_the_stream_and_is_not_applied() {
     let world = World::start();
     let stream = world.follow(regions(1..4), 100).await;

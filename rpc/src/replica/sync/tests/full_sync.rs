@@ -1,34 +1,6 @@
 //! From nothing to a map that follows: full syncs, whole frames, indexes, what counts on receipt.
 
-use std::future::Future;
-use std::pin::Pin;
-
-use tokio::sync::Semaphore;
-
 use super::*;
-use crate::replica::hooks::ApplyLayer;
-
-/// Lets one message through for each permit.
-struct Sluice(Semaphore);
-
-impl ApplyLayer for Sluice {
-    fn before_apply(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async {
-            if let Ok(permit) = self.0.acquire().await {
-                permit.forget();
-            }
-        })
-    }
-}
-
-fn sluice(open: usize) -> (Arc<Sluice>, Hooks) {
-    let sluice = Arc::new(Sluice(Semaphore::new(open)));
-    let hooks = Hooks {
-        apply_layer: Some(Arc::clone(&sluice) as Arc<dyn ApplyLayer>),
-        ..Hooks::default()
-    };
-    (sluice, hooks)
-}
 
 #[tokio::test(start_paused = true)]
 async fn the_request_carries_a_unique_name_an_address_and_the_cluster() {

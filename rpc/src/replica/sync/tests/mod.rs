@@ -5,10 +5,13 @@ mod full_sync;
 mod peer;
 mod probes;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::gate::{Lag, Thresholds};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +19,7 @@ use crate::clock::TokioClock;
 use crate::pd::{DifferentClusters, Lane};
 use crate::proto::metapb::{Peer as PbPeer, Region as PbRegion, RegionEpoch};
 use crate::proto::pdpb::{ResponseHeader, SyncRegionResponse};
-use crate::replica::hooks::Hooks;
+use crate::replica::hooks::{ApplyLayer, Hooks};
 use crate::replica::state::{Shared, StreamState};
 
 use super::{SyncConfig, spawn};
@@ -203,6 +206,28 @@ fn leader_move(start_index: u64, id: u64, version: u64, store: u64) -> SyncRegio
         region_leaders: vec![peer_on(id, store)],
         ..frame(start_index, vec![region(id, version)])
     }
+}
+
+/// Lets one message through for each permit.
+struct Sluice(Semaphore);
+
+impl ApplyLayer for Sluice {
+    fn before_apply(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            if let Ok(permit) = self.0.acquire().await {
+                permit.forget();
+            }
+        })
+    }
+}
+
+fn sluice(open: usize) -> (Arc<Sluice>, Hooks) {
+    let sluice = Arc::new(Sluice(Semaphore::new(open)));
+    let hooks = Hooks {
+        apply_layer: Some(Arc::clone(&sluice) as Arc<dyn ApplyLayer>),
+        ..Hooks::default()
+    };
+    (sluice, hooks)
 }
 
 async fn pass(time: Duration) {
