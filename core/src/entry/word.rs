@@ -282,7 +282,7 @@ impl StateWord {
         // looks again, and must then find the replacement, which was published
         // before. Acquire: a pin that came first was set by a marker whose
         // earlier writes the replacement's readers may rely on. Fails without:
-        // word::a_pin_meets_the_replacement_or_is_handed_to_it.
+        // word::e3_a_pin_meets_the_replacement_or_is_handed_to_it.
         State(self.0.fetch_or(SUPERSEDED, AcqRel)).is_pinned()
     }
 
@@ -326,7 +326,7 @@ impl StateWord {
         // Acquire: a refusal because of SUPERSEDED sends the caller back to the
         // map, where it must find what the writer published before it set the
         // bit (`supersede` releases). Fails without it:
-        // word::a_pin_meets_the_replacement_or_is_handed_to_it.
+        // word::e3_a_pin_meets_the_replacement_or_is_handed_to_it.
         let mut current = State(self.0.load(Acquire));
         loop {
             let next = transition(current)?;

@@ -150,6 +150,9 @@ impl Pool {
 
     /// Adds what is left of `spare`, or frees it if there is enough.
     pub(crate) fn give(&self, mut spare: Spare) {
+        if KEPT == 0 {
+            return;
+        }
         // Relaxed: an estimate.
         if spare.len + self.len.load(Relaxed) > KEPT {
             spare.release();
