@@ -45,7 +45,7 @@ impl Scenario {
 }
 
 /// Kernel buffers of a relay's sockets: small, so that a backlog waits at the leader.
-const RELAY_BUFFER: u32 = 4 << 10;
+const RELAY_BUFFER: u32 = 16 << 10;
 /// The most that a throttled relay passes on in one piece.
 const RELAY_PIECE: usize = 512;
 

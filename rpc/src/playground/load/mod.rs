@@ -75,7 +75,7 @@ impl Default for Pace {
     fn default() -> Self {
         Self {
             clients: 8,
-            rest: Duration::from_millis(3),
+            rest: Duration::from_millis(2),
             deadline: Duration::from_secs(5),
             attempt: Duration::from_secs(1),
         }

@@ -8,8 +8,9 @@ use crate::playground::churn::REGION_WIDTH;
 use crate::playground::judge::{Ledger, Question};
 use crate::playground::keys::{key_at, position_of};
 
-/// How many of the latest changes count as recent.
-const RECENT: usize = 256;
+/// How many of the latest changes count as recent: of two such questions one is about the former, which shows the
+/// least delay, the other about the latter, which reach back to where an answer would be stale.
+const RECENT: [usize; 2] = [256, 2_048];
 const SCAN_LIMIT: usize = 6;
 const BATCH_RANGES: u64 = 3;
 const BATCH_LIMIT: usize = 12;
@@ -120,7 +121,8 @@ impl Questions {
     }
 
     fn recent(&mut self, ledger: &Ledger) -> Option<usize> {
-        let held = ledger.retained().min(RECENT);
+        let window = RECENT[usize::from(self.rng.random::<bool>())];
+        let held = ledger.retained().min(window);
         (held > 0 && self.rng.random()).then(|| self.rng.random_range(0..held))
     }
 }
