@@ -40,6 +40,17 @@ impl Membership {
         urls.get(attempt % urls.len().max(1))
             .map_or("", String::as_str)
     }
+
+    /// The leader's version, from wherever it is told; empty when it is not.
+    #[must_use]
+    pub fn leader_version(&self) -> &str {
+        std::iter::once(&self.leader)
+            .chain(&self.members)
+            .filter(|member| member.member_id == self.leader.member_id)
+            .map(|member| member.binary_version.as_str())
+            .find(|version| !version.is_empty())
+            .unwrap_or_default()
+    }
 }
 
 /// A cluster that has been settled on, and the endpoint that it is known from.

@@ -152,6 +152,18 @@ async fn attempts_go_round_the_urls_of_the_leader() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_leaders_version_may_stand_in_the_list_alone() {
+    let mut told = answer(7, Some(2)).unwrap();
+    for member in &mut told.members {
+        member.binary_version = format!("v9.{}.0", member.member_id);
+    }
+    let found = ask([Some(Ok(told))], None).await.unwrap();
+    assert_eq!(found.leader_version(), "v9.2.0");
+    let found = ask([Some(answer(7, Some(2)))], None).await.unwrap();
+    assert_eq!(found.leader_version(), "");
+}
+
+#[tokio::test(start_paused = true)]
 async fn members_that_know_no_leader_are_told_from_members_that_do_not_answer() {
     let error = ask([Some(answer(7, None)), None], None).await.unwrap_err();
     assert!(

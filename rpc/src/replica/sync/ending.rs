@@ -14,6 +14,8 @@ pub(super) enum Ending {
     NoLeader(ResolveError),
     /// The member that was named as the leader does not hold the leader key, or nobody does.
     NotLeading,
+    /// The leader is of a version whose sync stream is not supported.
+    OldDialect(String),
     /// A call or the stream failed.
     Call(CallError),
     /// The leader closed the stream without a word.
@@ -61,6 +63,7 @@ impl Ending {
             Self::Stopped => "stopped",
             Self::NoLeader(_) => "no leader",
             Self::NotLeading => "the member named does not lead",
+            Self::OldDialect(_) => "sync stream of a release that is not supported",
             Self::Call(_) => "call failed",
             Self::Closed => "closed by the leader",
             Self::LeaderError(_) => "error reported by the leader",
@@ -78,6 +81,10 @@ impl Ending {
         match self {
             Self::NoLeader(error) => error.to_string(),
             Self::Call(error) => error.to_string(),
+            Self::OldDialect(version) => format!(
+                "the PD leader is {version}; its sync stream does not say when a full sync is complete, so nothing \
+                 can be served from it: use a PD of master"
+            ),
             Self::LeaderError(message) => message.clone(),
             Self::Silence(length) => format!("nothing heard for {length:?}"),
             Self::Gap { missing, until, .. } => {

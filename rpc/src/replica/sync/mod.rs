@@ -19,6 +19,8 @@
 //! | a region that cannot be used | as an error, and the index stays where it was |
 //! | frames in an order that no leader sends | as an error, and full sync |
 //!
+//! Leaders are those of PD master. Earlier releases speak another dialect and are not followed.
+//!
 //! A full sync is built aside and swapped in when the leader says that it is complete; until then the old map answers
 //! for as long as its last proof lasts. Nothing that happens here shuts the gate but a gap: a proof only stops
 //! advancing.
@@ -51,7 +53,7 @@ use tracing::{debug, warn};
 
 use crate::pd::{
     Backoff, ClusterProof, DifferentClusters, Membership, PdTransport, ResolveError, ResolveLimits,
-    Term, resolve, within,
+    Term, resolve, speaks_old_dialect, within,
 };
 use crate::replica::hooks::Hooks;
 use crate::replica::state::{LeaderView, PdView, Shared, StreamState};
@@ -207,6 +209,9 @@ impl<T: PdTransport> Driver<T> {
                 None
             }
         };
+        let version = membership.leader_version();
+        let old_dialect =
+            speaks_old_dialect(version).then(|| Ending::OldDialect(version.to_owned()));
         shared.publish_pd(PdView {
             cluster_id,
             members: membership.members,
@@ -216,6 +221,9 @@ impl<T: PdTransport> Driver<T> {
                 term,
             }),
         });
+        if let Some(ending) = old_dialect {
+            return Ok(Err(ending));
+        }
         let resumes = term.is_some() && term == self.term && !self.distrust;
         Ok(Ok(Plan {
             url,

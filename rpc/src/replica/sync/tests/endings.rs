@@ -191,6 +191,19 @@ async fn a_member_that_is_named_and_holds_no_key_is_not_followed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_leader_whose_dialect_is_not_supported_is_not_followed() {
+    let pd = Pd::new();
+    pd.set_version("v8.5.6");
+    let world = World::launch(pd, Hooks::default());
+    pass(Duration::from_secs(5)).await;
+    assert!(world.pd.try_accept(Lane::Stream).is_none());
+    assert!(world.shared.pd().unwrap().leader.is_some());
+    world.pd.set_version("v9.1.0");
+    world.stream().await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn endpoints_of_different_clusters_end_the_task_before_anything_is_followed() {
     let pd = Pd::new();
     pd.set_other_cluster("pd-9", 99);

@@ -31,6 +31,7 @@ struct State {
     /// A part of an address, and the cluster that such addresses belong to.
     other: Option<(String, u64)>,
     leader: Option<String>,
+    version: String,
     key: Key,
     /// Takes the place of `key` for reads after this many more.
     next_key: Option<(usize, Key)>,
@@ -53,6 +54,7 @@ impl Pd {
             state: Arc::new(Mutex::new(State {
                 other: None,
                 leader: Some(url.clone()),
+                version: String::new(),
                 key: Key::Held {
                     revision: 5,
                     by: url,
@@ -99,6 +101,10 @@ impl Pd {
         self.state().other = Some((part.to_owned(), cluster_id));
     }
 
+    pub(super) fn set_version(&self, version: &str) {
+        self.state().version = version.to_owned();
+    }
+
     pub(super) fn key_reads(&self) -> usize {
         self.state().key_reads
     }
@@ -143,6 +149,7 @@ impl PdTransport for Pd {
         let member = |url: &String| Member {
             member_id: 1 + url.len() as u64,
             client_urls: vec![url.clone()],
+            binary_version: state.version.clone(),
             ..Member::default()
         };
         let mut urls = vec![url.to_owned()];
