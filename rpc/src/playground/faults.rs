@@ -21,7 +21,7 @@ use crate::replica::hooks::ApplyLayer;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scenario {
-    /// Nothing.
+    /// Nothing
     #[default]
     Steady,
     /// The leader's bytes reach replica 2 more slowly than the churn makes them

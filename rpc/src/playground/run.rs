@@ -19,7 +19,7 @@ use super::load::{LEADER, Load, Pace, Tally};
 use super::report::{Report, ServerReport, explain, millis};
 use super::server::PdServer;
 use super::view::{ReplicaScene, Scene, View};
-use super::world::World;
+use super::world::{RestartError, World};
 use crate::config::ServeConfig;
 use crate::leader::{LeaderConfig, LeaderError};
 use crate::proto::metapb::Store;
@@ -69,6 +69,9 @@ pub enum PlaygroundError {
         /// Why not.
         source: io::Error,
     },
+    /// The PD leader did not come back.
+    #[error(transparent)]
+    Restart(#[from] RestartError),
     /// An address of our own that cannot be used.
     #[error("cannot use {url}: {reason}; this is a defect of the playground")]
     Address {
@@ -163,10 +166,11 @@ pub async fn play(
     let stop_load = CancellationToken::new();
     let asking = tokio::spawn(Arc::clone(&load).run(stop_load.clone()));
     let started = Instant::now();
-    playground.keep_going(&load, view, started, &stop).await;
+    let gone = playground.keep_going(&load, view, started, &stop).await;
     stop_load.cancel();
     // Each client ends with the lookup that it has under way, which has a deadline.
     let _ = asking.await;
+    gone?;
     let took = started.elapsed();
     let report = playground.report(&load, took);
     playground.take_down().await;
@@ -266,16 +270,30 @@ impl Playground {
 
     /// What a user has to know, the addresses among it.
     fn introduction(&self) -> String {
+        let Args {
+            regions,
+            churn,
+            scenario,
+            duration,
+            gate,
+            ..
+        } = &self.args;
         let mut text = format!(
-            "{} regions, {} changes a second, scenario {}\n\
-             keepalives, probes and thresholds run at a tenth of their real values; {}\n\
-             PD leader  {}\n",
-            self.args.regions,
-            self.args.churn,
-            self.args.scenario,
+            "{regions} regions, {churn} changes a second, scenario {scenario}\n\
+             keepalives, probes and thresholds run at a tenth of their real values; {}\n",
             explain(&self.bounds),
-            self.world.url(),
         );
+        if *gate == GateSwitch::Off {
+            text += "the gate is off: replicas serve whatever their maps hold, stale answers are to be expected\n";
+        }
+        if duration.is_none() {
+            text += "until Ctrl-C";
+            if *scenario != Scenario::Steady {
+                text += &format!("; the fault comes once in {CYCLE:?}");
+            }
+            text += "\n";
+        }
+        text += &format!("PD leader  {}\n", self.world.url());
         for replica in &self.replicas {
             let (name, url) = (replica.status().name, replica.url());
             text += &format!("{name}  {url}  ({url}/status, {url}/metrics)\n");
@@ -343,13 +361,15 @@ impl Playground {
         view: &mut View,
         started: Instant,
         stop: &CancellationToken,
-    ) {
+    ) -> Result<(), RestartError> {
         let fault = Mutex::new(None);
         let cycle = self.args.duration.unwrap_or(CYCLE);
         let faults = async {
             let mut begin = started;
             loop {
-                self.fault(load, begin, cycle, &fault).await;
+                if let Err(gone) = self.fault(load, begin, cycle, &fault).await {
+                    return gone;
+                }
                 begin += cycle;
                 sleep_until(begin).await;
             }
@@ -370,10 +390,10 @@ impl Playground {
             }
         };
         tokio::select! {
-            () = end => {}
-            () = stop.cancelled() => {}
-            () = faults => {}
-            () = drawing => {}
+            () = end => Ok(()),
+            () = stop.cancelled() => Ok(()),
+            gone = faults => Err(gone),
+            () = drawing => Ok(()),
         }
     }
 
@@ -384,12 +404,12 @@ impl Playground {
         begin: Instant,
         cycle: Duration,
         shown: &Mutex<Option<&'static str>>,
-    ) {
+    ) -> Result<(), RestartError> {
         let show = |what| *shown.lock().unwrap_or_else(PoisonError::into_inner) = what;
         let end = begin + cycle * FAULT.1 / 100;
         sleep_until(begin + cycle * FAULT.0 / 100).await;
         match self.args.scenario {
-            Scenario::Steady => return,
+            Scenario::Steady => return Ok(()),
             Scenario::Throttle => {
                 show(Some("the link to replica-2 is throttled"));
                 self.relay
@@ -407,14 +427,12 @@ impl Playground {
             Scenario::LeaderRestart => {
                 show(Some("the PD leader is away"));
                 let outage = OUTAGE.min(cycle * (FAULT.1 - FAULT.0) / 100);
-                if let Err(error) = self.world.restart(outage, INDEX_BACK).await {
-                    tracing::error!(%error, "there is no PD leader any more");
-                    return;
-                }
+                self.world.restart(outage, INDEX_BACK).await?;
             }
         }
         load.tally().fault_ended(self.clock.now());
         show(None);
+        Ok(())
     }
 
     fn scene(

@@ -190,3 +190,81 @@ impl fmt::Debug for World {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::Moment;
+    use tidegate_core::clock::ManualClock;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::playground::churn::initial_regions;
+
+    const REGIONS: u64 = 50;
+
+    async fn world() -> (Arc<World>, Arc<Mutex<Ledger>>) {
+        let clock = Arc::new(ManualClock::new(Moment::from_nanos(1)));
+        let regions = initial_regions(REGIONS);
+        let held = regions.iter().cloned().map(Arc::new);
+        let ledger = Ledger::new(held, clock.now(), Duration::from_secs(60));
+        let ledger = Arc::new(Mutex::new(ledger));
+        let config = LeaderConfig::default();
+        let world = World::start(config, regions, Arc::clone(&ledger), clock).await;
+        (Arc::new(world.expect("a free port")), ledger)
+    }
+
+    fn assert_in_step(world: &World, ledger: &Mutex<Ledger>) {
+        let ledger = ledger.lock().expect("a ledger");
+        let same = world.with_leader(|leader| {
+            let snapshot = leader.regions().pin();
+            let held = |region: &Region| ledger.by_id(region.id()).map(Arc::as_ref) == Some(region);
+            snapshot.len() == ledger.len() && snapshot.iter().all(|entry| held(entry.region()))
+        });
+        assert_eq!(same, Some(true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_churn_keeps_its_rate_and_the_ledger_keeps_step() {
+        let (world, ledger) = world().await;
+        let stop = CancellationToken::new();
+        let changing = world.keep_changing(Churn::new(REGIONS, 1), 500, stop.clone());
+        let ending = async {
+            sleep(Duration::from_secs(4)).await;
+            stop.cancel();
+        };
+        tokio::join!(changing, ending);
+        let changes = ledger.lock().expect("a ledger").latest().sequence;
+        assert!((1_990..=2_000).contains(&changes), "{changes}");
+        assert_in_step(&world, &ledger);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restarted_leader_has_a_new_term_an_older_index_and_what_changed_meanwhile() {
+        let (world, ledger) = world().await;
+        let before = world.with_leader(|leader| (leader.term(), leader.url()));
+        let (term, url) = before.expect("up");
+        let stop = CancellationToken::new();
+        let changing = world.keep_changing(Churn::new(REGIONS, 1), 500, stop.clone());
+        let restarting = async {
+            sleep(Duration::from_secs(1)).await;
+            let head = world.with_leader(EmbeddedLeader::next_index).expect("up");
+            let changes = ledger.lock().expect("a ledger").latest().sequence;
+            world
+                .restart(Duration::from_secs(1), 37)
+                .await
+                .expect("the address is free");
+            let meanwhile = ledger.lock().expect("a ledger").latest().sequence - changes;
+            stop.cancel();
+            (head, meanwhile)
+        };
+        let ((), (head, meanwhile)) = tokio::join!(changing, restarting);
+        assert!(meanwhile >= 400, "{meanwhile}");
+        let after = world.with_leader(|leader| (leader.term(), leader.url(), leader.next_index()));
+        let (new_term, new_url, index) = after.expect("up");
+        assert!(
+            new_term > term && new_url == url && index < head,
+            "{new_term} {new_url} {index}"
+        );
+        assert_in_step(&world, &ledger);
+    }
+}

@@ -263,6 +263,9 @@ proptest! {
         let retention = Duration::from_nanos(STEP * 6);
         let (ledger, naive) = play(&reports, retention);
         prop_assert!(ledger.retained() <= 7);
+        let superseded: usize = ledger.log.iter().map(|change| change.removed.len()).sum();
+        let periods: usize = ledger.by_id.values().map(|periods| periods.len()).sum();
+        prop_assert_eq!(periods, ledger.len() + superseded);
         let now = ledger.latest().at;
         for claim in all_claims(&naive) {
             match (naive.standing(&claim), claim.standing(&ledger)) {
