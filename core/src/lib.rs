@@ -1,4 +1,63 @@
 //! Lock-free region map, change history and freshness gate for TiKV region routing.
+//!
+//! TiKV splits its key space into regions, and PD knows which stores hold each.
+//! Whoever routes a request needs that knowledge at hand, and needs to know how
+//! old it is. This crate is the part of Tidegate that holds it: no I/O, no async
+//! runtime, no logging, and no clock but the one that is passed in.
+//!
+//! # How the data flows
+//!
+//! ```text
+//!   bytes ──► Key ──► KeyRange ──► Region ──► Entry ──► RegionMap ──► answer
+//!             key     range,       region     entry,     map            ▲
+//!                     epoch                   provenance  │             │
+//!                                                         │ changes     │ Serve
+//!                                                         ▼             │ or Refuse
+//!   stream ─────────────────────────────────────────►  history        gate ◄─ lag,
+//!   heads, proofs ──────────────────────────────────────────────────────┴──── proof
+//! ```
+//!
+//! - [`key`], [`range`], [`epoch`], [`region`]: what a region is. Immutable.
+//! - [`provenance`], [`entry`]: who described it, when that was true, and the one
+//!   atomic word of what can change about it.
+//! - [`map`]: all regions, by key and by id; every read starts from a snapshot.
+//! - [`history`]: the last changes by index, for whoever follows.
+//! - [`gate`]: whether the map is fresh enough to answer from.
+//! - [`clock`], [`sync`]: time and atomics, each behind one door.
+//!
+//! # Consistency
+//!
+//! - A [`Snapshot`] is the map at one moment. All that it answers agrees: by key,
+//!   by id, before a key, by range. It never changes, and later snapshots of the
+//!   same thread are never older.
+//! - A [`Batch`] is seen whole or not at all. So is the swap of a whole map.
+//! - A change that [`RegionMap::apply`] has returned from is in every snapshot
+//!   that is taken afterwards, on any thread that knows of the return.
+//! - Refusals are decided against the root that the batch replaces; a batch of
+//!   which all changes are refused, against some root between call and return.
+//! - The word of an [`Entry`] is not part of the snapshot: marks, pins and
+//!   confirmations show at once, to everyone who holds the entry. An entry that
+//!   has left the map says so, to whoever tries to mark it.
+//! - The gate's decision belongs to a generation; an answer needs the snapshot's
+//!   generation to be equal to the gate's.
+//!
+//! # Trade-offs
+//!
+//! - Reads win over writes. A change of one region copies a path of nodes (about
+//!   4 KiB at a million regions); batches share the copies. Writers that work at
+//!   the same time repeat each other's work, so two do not write faster than one.
+//! - Writers are lock-free, not wait-free: a long batch may be overtaken again
+//!   and again by short ones. A replica has one writer.
+//! - A snapshot holds back the freeing of memory, in all maps of the process.
+//!   Long scans should go page by page. [`MapStats`] shows what waits.
+//! - Freed nodes are kept for reuse, up to 4096 (4.5 MiB) a map.
+//! - Sharing an entry beyond a snapshot ([`EntryRef::to_shared`]) writes to its
+//!   count, which reading from the snapshot does not.
+//!
+//! # Features
+//!
+//! `oracle`: the sequential models that property tests, loom models and fuzz
+//! targets compare with, and the checks of invariants.
 
 pub mod clock;
 pub mod entry;
@@ -20,7 +79,7 @@ pub mod region;
 pub mod sync;
 mod tree;
 
-pub use clock::Moment;
+pub use clock::{Clock, Moment};
 pub use entry::{Entry, InvalidReason};
 pub use epoch::RegionEpoch;
 pub use error::{InvalidRange, InvalidRegion};

@@ -160,3 +160,6 @@ impl fmt::Debug for RegionMap {
             .finish()
     }
 }
+
+#[cfg(all(test, not(tidegate_loom)))]
+mod tests;

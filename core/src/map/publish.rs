@@ -104,7 +104,7 @@ impl RegionMap {
     }
 
     /// Publishes `root` if `base` still is the root; returns the latter.
-    fn swing(&self, base: NonNull<Root>, root: Root) -> Result<Replaced, ()> {
+    pub(super) fn swing(&self, base: NonNull<Root>, root: Root) -> Result<Replaced, ()> {
         let root = Box::into_raw(Box::new(root));
         // Release: the root and all nodes, pages and entries that were made for
         // it are written before it can be seen; pairs with the Acquire of
