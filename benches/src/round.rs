@@ -71,8 +71,21 @@ pub struct Row {
     pub spread: (f64, f64),
 }
 
-/// Measures `operations` operations on this thread.
+/// Measures `operations` operations on this thread, by the processor time they take: what other
+/// processes do with the processor meanwhile does not count.
+///
+/// Not for work that can sleep, whose waiting would not count either.
 pub fn timed<R>(operations: usize, work: impl FnOnce() -> R) -> Timing {
+    let begin = processor_time();
+    black_box(work());
+    Timing {
+        operations,
+        elapsed: processor_time().saturating_sub(begin),
+    }
+}
+
+/// Measures `operations` operations on this thread by the clock on the wall, waiting included.
+pub fn timed_by_the_wall<R>(operations: usize, work: impl FnOnce() -> R) -> Timing {
     let begin = now();
     black_box(work());
     Timing {
@@ -82,7 +95,7 @@ pub fn timed<R>(operations: usize, work: impl FnOnce() -> R) -> Timing {
 }
 
 /// Measures `threads` threads that do `operations` operations each and begin together; the time
-/// is the mean of the threads'.
+/// is the mean of the threads', each measured as [`timed`] does.
 ///
 /// # Panics
 /// If a thread panics.
@@ -94,19 +107,14 @@ pub fn timed_together<R>(
     let barrier = Barrier::new(threads);
     let one = |thread: usize| {
         barrier.wait();
-        let begin = now();
-        black_box(work(thread));
-        begin.elapsed()
+        timed(operations, || work(thread)).elapsed
     };
     let total: Duration = thread::scope(|scope| {
-        let running: Vec<_> = (0..threads)
-            .map(|thread| {
-                scope.spawn({
-                    let one = &one;
-                    move || one(thread)
-                })
-            })
-            .collect();
+        let start = |thread| {
+            let one = &one;
+            scope.spawn(move || one(thread))
+        };
+        let running: Vec<_> = (0..threads).map(start).collect();
         running
             .into_iter()
             .map(|thread| thread.join().expect("a measured thread"))
@@ -164,10 +172,13 @@ pub fn alternate(subject: Subject, rounds: u64, mut lanes: Vec<Lane<'_>>) -> Vec
     lanes.into_iter().zip(samples).map(row).collect()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place that reads time, to measure it"
-)]
+/// What this thread has had of the processor so far.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+#[expect(clippy::disallowed_methods, reason = "read to measure, not to decide")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -32,10 +32,10 @@ struct Options {
     #[arg(long, value_delimiter = ',', default_values_t = [10_000, 1_000_000])]
     regions: Vec<usize>,
     /// Rounds that count; one more warms up
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     /// Operations of one contender in a round
-    #[arg(long, default_value_t = 200_000)]
+    #[arg(long, default_value_t = 100_000)]
     operations: usize,
     /// Operations to measure; get brings get_2r, ring_push its row beside a reader, gate the
     /// clock, mark the confirmation

@@ -67,6 +67,7 @@ impl Contender for Tree {
     }
 
     fn update(&self, region: Region) {
-        self.by_start.upsert_sync(region.start().clone(), Arc::new(region));
+        self.by_start
+            .upsert_sync(region.start().clone(), Arc::new(region));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use tidegate_core::history::history;
 
 use super::Effort;
-use crate::round::{Lane, Row, Subject, Timing, alternate, timed, timed_beside};
+use crate::round::{Lane, Row, Subject, Timing, alternate, timed_beside, timed_by_the_wall};
 
 const CAPACITY: usize = 10_000;
 const READ: usize = 1_000;
@@ -41,7 +41,7 @@ pub fn push(effort: Effort) -> Vec<Row> {
 fn ours(count: usize, beside_reader: bool) -> Timing {
     let (mut appender, reader) = history::<Record>(CAPACITY, 1);
     let mut pushes = move || {
-        timed(count, || {
+        timed_by_the_wall(count, || {
             for n in 0..count as u64 {
                 appender.append([n; 8]);
             }
@@ -63,7 +63,7 @@ fn ours(count: usize, beside_reader: bool) -> Timing {
 fn rival(count: usize, beside_reader: bool) -> Timing {
     let ring = Mutex::new(VecDeque::<Record>::with_capacity(CAPACITY));
     let pushes = || {
-        timed(count, || {
+        timed_by_the_wall(count, || {
             for n in 0..count as u64 {
                 let mut ring = ring.lock().expect("no holder panics");
                 if ring.len() == CAPACITY {
