@@ -281,6 +281,61 @@ fn m7_garbage_of_a_stalled_guard_is_counted_and_goes_when_it_ends() {
     assert_eq!(map.stats().nodes, 1, "one leaf for three regions");
 }
 
+#[test]
+fn m7_a_replaced_map_is_freed_by_whoever_reads() {
+    let map = RegionMap::new();
+    let shape = support::Shape::Record;
+    let mut batch = Batch::new();
+    for number in 0..5000u32 {
+        let range = shape.range(number, Some(number + 1));
+        batch.put(region(u64::from(number) + 1, range, 1), stream(1));
+    }
+    let _ = map.apply(batch);
+    map.replace_with(RegionMap::new(), 2);
+    let retired = map.stats().retired;
+    assert!(retired > 5000, "entries and nodes are counted: {retired}");
+    // Nobody writes any more, and readers do not flush.
+    for _ in 0..100_000_000u64 {
+        drop(map.pin());
+        if map.stats().freed == retired {
+            return;
+        }
+    }
+    panic!("the old content waits: {:?}", map.stats());
+}
+
+#[test]
+fn m7_nodes_stay_filled_when_regions_go() {
+    const REGIONS: u32 = 20_000;
+    let map = RegionMap::new();
+    let shape = support::Shape::Record;
+    let mut batch = Batch::new();
+    for number in 0..REGIONS {
+        let range = shape.range(number, Some(number + 1));
+        batch.put(region(u64::from(number) + 1, range, 1), stream(1));
+    }
+    let _ = map.apply(batch);
+    let full = map.stats();
+    assert!(
+        full.nodes <= full.regions / 60,
+        "in order, leaves are filled up: {full:?}"
+    );
+
+    // One in fifty stays: less than two a leaf, if leaves were not merged.
+    let mut batch = Batch::new();
+    for number in (0..REGIONS).filter(|number| number % 50 != 0) {
+        batch.remove(u64::from(number) + 1, Expect::Any);
+    }
+    let _ = map.apply(batch);
+    map.pin().check_invariants().expect("sound");
+    let thin = map.stats();
+    assert_eq!(thin.regions, 400);
+    assert!(
+        thin.nodes <= thin.regions / 10,
+        "leaves were merged: {thin:?}"
+    );
+}
+
 /// Helps the reclaimer along until `done`; other tests of this process pin for
 /// moments only, so the epoch moves on.
 fn settle(mut done: impl FnMut() -> bool) {
@@ -365,13 +420,36 @@ fn g4_a_generation_is_swapped_with_its_content() {
     );
     assert_eq!(map.generation(), 3);
     assert_eq!(ids(&map), [4]);
-    drop(old);
-    // Edits of the new content do not mistake staged nodes for their own.
-    let before = map.pin();
-    let _ = map.put(with_epoch(5, range("z", ""), 1, 2), stream(1));
-    assert_eq!(before.len(), 1);
-    before.check_invariants().expect("unchanged");
-    assert_eq!(ids(&map), [4, 5]);
+}
+
+#[test]
+fn g4_edits_do_not_take_the_nodes_of_a_staged_map_for_their_own() {
+    const LEAF: u32 = 64;
+    const LEAVES: u32 = 30;
+    let shape = support::Shape::Record;
+    let part = |number: u32, version| {
+        let range = shape.range(number, Some(number + 1));
+        region(u64::from(number) + 1, range, version)
+    };
+    // A longer history than that of the map which takes it over.
+    let staged = RegionMap::new();
+    for version in 1..10 {
+        let _ = staged.put(part(0, version), stream(1));
+    }
+    let mut batch = Batch::new();
+    for number in 1..LEAVES * LEAF {
+        batch.put(part(number, 1), stream(1));
+    }
+    let _ = staged.apply(batch);
+    let map = three();
+    map.replace_with(staged, 1);
+    // Each edit goes to a leaf that none has touched yet.
+    for number in (1..LEAVES).map(|leaf| leaf * LEAF) {
+        let before = map.pin();
+        let _ = map.put(part(number, 2), stream(1));
+        let still = before.get(&shape.key(number)).expect("covered").epoch();
+        assert_eq!(still.version, 1, "a published node was changed in place");
+    }
 }
 
 fn put_over(map: &RegionMap, version: u64, provenance: Provenance) -> Arc<Entry> {

@@ -15,7 +15,7 @@ use crate::sync::reclaim::{self, Guard};
 use crate::tree::{Pool, Retired, Spare, Subtree};
 
 /// Objects of a replaced map that are freed at a time.
-const PORTION: usize = 512;
+const PORTION: usize = 1024;
 
 /// What one publication took out of the map.
 pub(super) struct Garbage {
@@ -138,8 +138,11 @@ impl Content {
         // SAFETY: unreachable already; the reclaimer is only asked to run the
         // rest at another time.
         let free = move || unsafe { self.free_and_go_on(&recycling) };
+        let guard = reclaim::pin();
         // SAFETY: as above.
-        unsafe { reclaim::pin().defer(free) };
+        unsafe { guard.defer(free) };
+        // This may be a thread that only ever reads, whose bag would never fill.
+        guard.flush();
     }
 
     /// Frees all of it, now.
