@@ -70,6 +70,10 @@ pub struct ServerReport {
     pub refused_by_reason: BTreeMap<String, u64>,
     /// Lookups that its map had no answer to.
     pub missed: u64,
+    /// Its part of `behind_served`.
+    pub behind_served: u64,
+    /// Its part of `stale_served`.
+    pub stale_served: u64,
 }
 
 impl Report {
@@ -153,18 +157,20 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "\n{:<12} {:<8} {:>8} {:>8} {:>7}  refused by reason",
-            "server", "role", "served", "refused", "missed"
+            "\n{:<12} {:<8} {:>8} {:>8} {:>7} {:>7} {:>6}  refused by reason",
+            "server", "role", "served", "refused", "missed", "behind", "stale"
         )?;
         for server in &self.servers {
             writeln!(
                 f,
-                "{:<12} {:<8} {:>8} {:>8} {:>7}  {}",
+                "{:<12} {:<8} {:>8} {:>8} {:>7} {:>7} {:>6}  {}",
                 server.name,
                 server.role,
                 server.served,
                 server.refused,
                 server.missed,
+                server.behind_served,
+                server.stale_served,
                 reasons(&server.refused_by_reason)
             )?;
         }
@@ -206,6 +212,8 @@ mod tests {
                     ("apply_stall".to_owned(), 3),
                 ]),
                 missed: 1,
+                behind_served: 4,
+                stale_served: 0,
             }],
         }
     }

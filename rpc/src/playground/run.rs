@@ -1,5 +1,6 @@
 //! One run: start everything, keep it going, take it down, report.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -482,18 +483,19 @@ impl Playground {
             .latest()
             .sequence;
         let tally = load.tally();
+        let own = tally.servers.get(LEADER).cloned().unwrap_or_default();
         let leader = ServerReport {
             name: "leader".to_owned(),
             role: "leader",
-            served: tally
-                .servers
-                .get(LEADER)
-                .map_or(0, |leader| leader.answered),
+            served: own.answered,
             refused: 0,
-            refused_by_reason: Default::default(),
+            refused_by_reason: BTreeMap::new(),
             missed: 0,
+            behind_served: own.behind,
+            stale_served: own.stale,
         };
-        let replicas = self.replicas.iter().map(|replica| {
+        let tallies = tally.servers.iter().skip(LEADER + 1);
+        let replicas = self.replicas.iter().zip(tallies).map(|(replica, own)| {
             let status = replica.status();
             ServerReport {
                 name: status.name,
@@ -502,6 +504,8 @@ impl Playground {
                 refused: status.lookups.refused,
                 refused_by_reason: owned(status.lookups.refused_by_reason),
                 missed: status.lookups.missed,
+                behind_served: own.behind,
+                stale_served: own.stale,
             }
         });
         let struck: &[usize] = match self.args.scenario {
@@ -546,9 +550,7 @@ impl Playground {
     }
 }
 
-fn owned(
-    refused: std::collections::BTreeMap<&'static str, u64>,
-) -> std::collections::BTreeMap<String, u64> {
+fn owned(refused: BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
     refused
         .into_iter()
         .map(|(reason, count)| (reason.to_owned(), count))

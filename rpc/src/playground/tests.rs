@@ -35,6 +35,8 @@ fn assert_sound(report: &Report) {
     );
     let roles: Vec<&str> = report.servers.iter().map(|server| server.role).collect();
     assert_eq!(roles, ["leader", "replica", "replica"]);
+    // What the leader says is never behind the leader.
+    assert_eq!(report.servers[0].behind_served, 0, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -40,7 +40,7 @@ pub enum NeverHeld {
     Misfit(#[from] Misfit),
     /// One item was never true.
     #[error("the leader's map never held this: {0:?}")]
-    Item(Claim),
+    Item(Box<Claim>),
     /// Each item was true once, but never all of them at one moment.
     #[error("the leader's map never held all of this at one moment: {0:?}")]
     Torn(Vec<Claim>),
@@ -83,7 +83,7 @@ impl Ledger {
         let mut judged = Vec::with_capacity(claims.len());
         for claim in claims {
             match claim.standing(self) {
-                Standing::Never => return Err(NeverHeld::Item(claim)),
+                Standing::Never => return Err(NeverHeld::Item(Box::new(claim))),
                 standing => judged.push((claim, standing)),
             }
         }

@@ -17,7 +17,7 @@ struct Naive {
     states: Vec<(Stamp, BTreeMap<Key, Region>)>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Report {
     id: u64,
     start: u8,
@@ -290,11 +290,7 @@ fn a_leader_move_without_a_new_epoch_supersedes_the_answer() {
         leader: 1,
     };
     let (mut ledger, _) = play(&[], Duration::from_secs(60));
-    let moved = Report {
-        leader: 2,
-        ..held.clone()
-    }
-    .region();
+    let moved = Report { leader: 2, ..held }.region();
     ledger.record(Arc::new(moved.clone()), moment(5));
     let ask = Question::Get("c".into());
     let old = ledger.judge(&ask, Answer::One(Some(held.region())), moment(9));
@@ -327,16 +323,7 @@ fn a_request_sent_before_the_change_has_no_age() {
         leader: 1,
     };
     let (mut ledger, _) = play(&[], Duration::from_secs(60));
-    ledger.record(
-        Arc::new(
-            Report {
-                version: 2,
-                ..held.clone()
-            }
-            .region(),
-        ),
-        moment(5),
-    );
+    ledger.record(Arc::new(Report { version: 2, ..held }.region()), moment(5));
     let old = Answer::One(Some(held.region()));
     assert_eq!(
         ledger.judge(&Question::Get("c".into()), old.clone(), moment(5)),
@@ -364,9 +351,15 @@ fn what_the_map_never_held_is_an_error() {
         Answer::One(Some(invented.clone())),
         moment(1),
     );
-    assert_eq!(judged, Err(NeverHeld::Item(Claim::Holds(invented))));
+    assert_eq!(
+        judged,
+        Err(NeverHeld::Item(Box::new(Claim::Holds(invented))))
+    );
     let judged = ledger.judge(&Question::Get("c".into()), Answer::One(None), moment(1));
-    assert_eq!(judged, Err(NeverHeld::Item(Claim::Uncovered("c".into()))));
+    assert_eq!(
+        judged,
+        Err(NeverHeld::Item(Box::new(Claim::Uncovered("c".into()))))
+    );
 }
 
 #[test]
@@ -389,16 +382,10 @@ fn a_scan_of_two_moments_is_torn() {
     };
     let (ledger, _) = play(
         &[
-            left.clone(),
-            right.clone(),
-            Report {
-                leader: 2,
-                ..left.clone()
-            },
-            Report {
-                leader: 2,
-                ..right.clone()
-            },
+            left,
+            right,
+            Report { leader: 2, ..left },
+            Report { leader: 2, ..right },
         ],
         Duration::from_secs(60),
     );
@@ -406,14 +393,7 @@ fn a_scan_of_two_moments_is_torn() {
         range: KeyRange::all(),
         limit: 9,
     };
-    let torn = vec![
-        left.region(),
-        Report {
-            leader: 2,
-            ..right.clone()
-        }
-        .region(),
-    ];
+    let torn = vec![left.region(), Report { leader: 2, ..right }.region()];
     assert!(matches!(
         ledger.judge(&scan, Answer::Many(torn), moment(9)),
         Err(NeverHeld::Torn(_))

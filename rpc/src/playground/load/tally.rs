@@ -16,6 +16,10 @@ pub struct ServerTally {
     pub answered: u64,
     /// Times that it did not answer: a refusal, a miss, or no connection.
     pub declined: u64,
+    /// Items of its answers with any age.
+    pub behind: u64,
+    /// Items with an age above the bounds.
+    pub stale: u64,
     /// When its first answer arrived that was sent for after the fault and was not behind.
     pub recovered_at: Option<Moment>,
 }
@@ -117,6 +121,7 @@ impl Tally {
                 Vec::new()
             }
         };
+        let before = (self.behind, self.stale);
         let current = !verdict.is_empty() && verdict.iter().all(Option::is_none);
         self.checked += verdict.len() as u64;
         for late in verdict.into_iter().flatten() {
@@ -132,6 +137,8 @@ impl Tally {
             return;
         };
         server.answered += 1;
+        server.behind += self.behind - before.0;
+        server.stale += self.stale - before.1;
         if current && self.fault_ended.is_some_and(|ended| sent >= ended) {
             server.recovered_at.get_or_insert(now);
         }
