@@ -101,12 +101,23 @@ impl Edit {
         // Keys that arrive in order leave full leaves behind; others leave
         // halves, which have room for what comes between.
         let ascending = way.at_end && place == CAPACITY;
-        let middle = if ascending { CAPACITY } else { CAPACITY / 2 };
+        let middle = if ascending {
+            CAPACITY
+        } else {
+            leaf.heads.parting()
+        };
         let mut right_pointer = leaf.split_off(middle, &mut self.spare);
         self.tree.nodes += 1;
         // SAFETY: just allocated, nobody else knows it.
         let right = unsafe { right_pointer.as_mut() };
-        if place > middle || ascending {
+        let goes_right = if place == middle && !ascending {
+            // Between the two: to the one that it shares more with.
+            let (left, right) = (leaf.entry(leaf.len() - 1), right.entry(0));
+            shared(left.start(), start) < shared(start, right.start())
+        } else {
+            place >= middle
+        };
+        if goes_right {
             right.insert(place - middle, start, entry);
         } else {
             leaf.insert(place, start, entry);
@@ -277,7 +288,7 @@ impl Edit {
             let middle = if ascending {
                 CAPACITY - 1
             } else {
-                CAPACITY / 2
+                inner.heads.parting().min(CAPACITY * 3 / 4 - 1)
             };
             let (up, mut sibling_pointer) = inner.split_off(middle, &mut self.spare);
             self.tree.nodes += 2;
@@ -301,18 +312,18 @@ impl Edit {
     }
 }
 
-/// A key that separates `left` from `right`: the start of `right`, cut behind
-/// the first byte that differs if it would not fit into a [`Key`] otherwise.
+/// The shortest key that separates `left` from `right`: the start of `right`, cut
+/// behind the first byte that differs. Being short it fits into a [`Key`] mostly,
+/// and whatever comes before `right` in its table later lands beside it.
 fn separator(left: &Entry, right: &Entry) -> Key {
     let (left, right) = (left.start(), right.start());
-    if right.len() <= Key::INLINE {
-        return right.clone();
-    }
-    let shared = left
-        .iter()
-        .zip(right.iter())
-        .take_while(|(left, right)| left == right);
-    Key::from(&right[..=shared.count()])
+    Key::from(&right[..=shared(left, right)])
+}
+
+/// How many bytes two keys begin with alike.
+fn shared(left: &[u8], right: &[u8]) -> usize {
+    let alike = |(left, right): &(&u8, &u8)| left == right;
+    left.iter().zip(right).take_while(alike).count()
 }
 
 // === impl Way ===

@@ -134,6 +134,25 @@ impl Heads {
         right
     }
 
+    /// Where to split a full node: between the two neighbours that share the
+    /// least, in the middle half; the place is that of the right one.
+    ///
+    /// Keys of two tables differ early and those of one table late, and eight
+    /// bytes do not reach from the one to the other: a node that spans both has
+    /// many equal heads, and a search in it reads whole keys. So nodes end where
+    /// tables do, as far as they can.
+    pub(super) fn parting(&self) -> usize {
+        let middle = self.len() / 2;
+        let shared = |place: usize| {
+            let bits = (self.heads[place - 1] ^ self.heads[place]).leading_zeros();
+            (bits / 8, place.abs_diff(middle))
+        };
+        let (from, to) = ((self.len() / 4).max(1), (self.len() * 3 / 4).max(1));
+        (from..=to)
+            .min_by_key(|&place| shared(place))
+            .unwrap_or(middle)
+    }
+
     /// Adds the keys of `other`, all of which are greater.
     pub(super) fn append(&mut self, other: &Self) {
         if self.len == 0 {
