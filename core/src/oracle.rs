@@ -131,7 +131,7 @@ impl SequentialMap {
             };
         };
         if known.word().supersede() && known.hands_pin_to(newcomer) {
-            newcomer.word().inherit_pin();
+            let _ = newcomer.word().inherit_pin();
         }
         if known.region().range() == range {
             Outcome::Replaced

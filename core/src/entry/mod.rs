@@ -6,7 +6,14 @@
 //! read without a lock for as long as it is reachable. A new description is a
 //! new entry.
 
+#[cfg(any(test, feature = "oracle"))]
+pub mod model;
+mod outcome;
+mod reason;
 mod shared;
+mod state;
+mod ticket;
+mod ttl;
 mod word;
 
 use std::fmt;
@@ -18,8 +25,13 @@ use crate::provenance::Provenance;
 use crate::region::{Peer, Region};
 use crate::sync::Canary;
 
+pub use outcome::{Confirmed, Flagged, Invalidated, Pinned, Reload, Renewed, Ripened, Taken};
+pub use reason::InvalidReason;
 pub(crate) use shared::EntryPtr;
-pub use word::{Confirmed, InvalidReason, Invalidated, Pinned, State, StateWord};
+pub use state::State;
+pub use ticket::ReloadTicket;
+pub use ttl::{Standing, Ttl};
+pub use word::StateWord;
 
 /// A region as the map holds it.
 // Layout: what a lookup reads (the id, and the end that decides whether a key
@@ -37,12 +49,32 @@ impl Entry {
     /// An entry that is valid and unpinned; confirmed if the PD leader itself
     /// described it.
     pub fn new(region: Region, provenance: Provenance) -> Self {
+        let state = provenance
+            .confirmed_at()
+            .map_or(State::FRESH, |at| State::FRESH.with_confirmed_at(at));
         Self {
-            word: StateWord::new(provenance.confirmed_at()),
+            word: StateWord::new(state),
             region,
             provenance,
             canary: Canary::new(),
         }
+    }
+
+    /// Gives the entry a deadline, which accesses move on
+    /// ([`StateWord::renew`]). [`Ttl::deadline`] says where it belongs.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Moment) -> Self {
+        self.word = StateWord::new(self.word.load().with_deadline(deadline));
+        self
+    }
+
+    /// Gives the entry a deadline that stays where it is, however often the entry
+    /// is used ([`StateWord::expire_after_ttl`]).
+    #[must_use]
+    pub fn with_fixed_deadline(mut self, deadline: Moment) -> Self {
+        let state = self.word.load().with_deadline(deadline);
+        self.word = StateWord::new(state.with_fixed_deadline());
+        self
     }
 
     /// The descriptor.
@@ -64,10 +96,16 @@ impl Entry {
     }
 
     /// When the PD leader last agreed with the descriptor, if it ever was asked.
-    /// In whole milliseconds, rounded down.
+    /// In whole milliseconds, rounded down. An entry with a deadline is confirmed
+    /// at most once: when the leader described it.
     #[inline]
     pub fn confirmed_at(&self) -> Option<Moment> {
-        self.word.load().confirmed_at()
+        let state = self.word.load();
+        if state.is_leased() {
+            self.provenance.confirmed_at()
+        } else {
+            state.confirmed_at()
+        }
     }
 
     /// The region's id.

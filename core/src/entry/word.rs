@@ -5,20 +5,51 @@
 //! | bits | name | who writes it |
 //! |---|---|---|
 //! | 0..=3 | reason | markers, once: 0 is "valid", anything else the first [`InvalidReason`] |
-//! | 4 | `LEADER_PIN` | markers; also the writer, on an entry that inherits the pin. Set, never cleared |
-//! | 5 | `SUPERSEDED` | the writer that replaced or removed the entry. Set, never cleared |
-//! | 6..=15 | reserved | reload flags |
-//! | 16..=63 | time | `confirmed_at`: milliseconds of a [`Moment`] plus one; 0 is "never". Only grows |
+//! | 4 | `LEADER_PIN` | markers. Set, never cleared |
+//! | 5 | `INHERITED_PIN` | the writer that replaced a pinned entry by this one. Set, never cleared once published; both pins mean the same |
+//! | 6 | `SUPERSEDED` | the writer that replaced or removed the entry. Set, never cleared |
+//! | 7 | `RELOAD_ON_ACCESS` | set by markers and by who restores a reload; cleared by who takes it |
+//! | 8 | `DELAYED_PENDING` | set by markers; cleared by the sweeper that ripens it |
+//! | 9 | `DELAYED_READY` | set by the sweeper and by who restores a reload; cleared by who takes it |
+//! | 10 | `LEASED` | whoever makes the entry, before it is published: the time is a deadline |
+//! | 11 | `FIXED` | markers, or whoever makes the entry: expire after the TTL. Set, never cleared |
+//! | 12..=15 | reserved | nobody: zero |
+//! | 16..=63 | time | milliseconds of a [`Moment`] plus one; 0 is "never". Only grows |
+//!
+//! **One time, two meanings.** A replica wants to know when the PD leader last
+//! agreed with an entry (`confirmed_at`), a client until when it may use one (its
+//! deadline). No map needs both: what a replica follows does not expire, and a
+//! client takes a leader's answer in as a new entry, whose [`Provenance`] tells
+//! when the leader was asked. So the two share the field, which leaves it wide
+//! enough for any `Moment`, and `LEASED` says which it is. That is settled before
+//! the entry is published: neither can be mistaken for the other, and
+//! [`StateWord::confirm`] and [`StateWord::renew`] each leave the other's alone.
 //!
 //! # Transitions
 //!
 //! - A reason goes from valid to invalid once and never back; the first reason
 //!   wins (E1). A region that turns out to be good again is a new entry.
-//! - The time never moves on an entry that is invalid (E2): both live in the
-//!   same word, so "still valid?" and "renew" are one compare-and-swap.
+//! - The time never moves on an entry that is invalid (E2), nor do its flags: they
+//!   live in the word of the reason, so "still valid?" and the change are one
+//!   compare-and-swap. Nor does a deadline move that has passed.
 //! - The pin says: the next load of this region must ask the PD leader. It is
 //!   never cleared, it ends with the entry; who takes the entry's place without
 //!   the PD leader's word under the same epoch inherits it (E3).
+//! - On an entry that is superseded nothing moves at all, but for a pin that a
+//!   writer hands down (below).
+//!
+//! # Three degrees of doubt
+//!
+//! *Invalid* or *expired*: load the region; if that fails, so does the request.
+//! *To be reloaded on access*: the same, but if that fails, the entry is good
+//! enough. *Delayed reload*: the entry is as good as before, but something better
+//! may be had (a replica is back), and nobody is in a hurry: `pending` until a
+//! sweeper comes by and ripens it to `ready`, which spreads the reloads of many
+//! regions over the pace of the sweep. A reload flag is **taken** by who reloads:
+//! of many accesses, one. If its reload fails, it **restores** the flag, or nobody
+//! would ever reload; [`ReloadTicket`](super::ReloadTicket) does so whichever way
+//! the reload ends. A flag that is set while another reload is under way is not
+//! part of what was taken, and stays for the next.
 //!
 //! # The hand-over of a pin
 //!
@@ -35,177 +66,36 @@
 //!   ([`Pinned::Superseded`]); the replacement is already published, and the
 //!   marker sees it when it looks again.
 //!
+//! The replacement may have been replaced itself by the time that it gets the
+//! pin, by a writer who then found none on it. Handing a pin down is a
+//! read-modify-write, too: it shows `SUPERSEDED` in the heir, and the pin goes on
+//! to whatever is live by then.
+//!
 //! Between publication and the second step the replacement can be seen without
 //! the pin that it is about to get, so a load that starts in that moment may
 //! still ask a follower; the pin then waits for the load after it. It is never
 //! lost.
+//!
+//! [`Provenance`]: crate::Provenance
 
 use std::fmt;
-use std::time::Duration;
 
+use super::outcome::{Confirmed, Flagged, Invalidated, Pinned, Reload, Renewed, Ripened, Taken};
+use super::reason::InvalidReason;
+use super::state::{INHERITED_PIN, SUPERSEDED, State};
+use super::ttl::Ttl;
 use crate::clock::Moment;
 use crate::sync::atomic::{
     AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed},
 };
-
-const REASON: u64 = 0b1111;
-const LEADER_PIN: u64 = 0b1_0000;
-const SUPERSEDED: u64 = 0b10_0000;
-const TIME_SHIFT: u32 = 16;
-const TIME_MAX: u64 = u64::MAX >> TIME_SHIFT;
-
-/// Why an entry is no longer good for routing.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum InvalidReason {
-    /// The region has no leader that anyone knows of.
-    NoLeader,
-    /// The store does not hold the region.
-    RegionNotFound,
-    /// The region has moved on to another epoch.
-    EpochNotMatch,
-    /// The store does not exist any more.
-    StoreNotFound,
-    /// Anything else.
-    Other,
-}
-
-/// What became of [`StateWord::invalidate`] and its kin.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[must_use = "a superseded entry was not marked: its replacement may need it"]
-pub enum Invalidated {
-    /// The entry is invalid from now on, for the given reason.
-    Done,
-    /// It was invalid already, for this reason, which stays. A pin that was
-    /// asked for has been set.
-    Already(InvalidReason),
-    /// The entry has left the map and was not changed. Look up the region again
-    /// and mark what is there now, if it still is in doubt.
-    Superseded,
-}
-
-/// What became of [`StateWord::pin_to_leader`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[must_use = "a superseded entry's pin pins nothing: its replacement needs it"]
-pub enum Pinned {
-    /// The next load of the region asks the PD leader.
-    Done,
-    /// It would have done so anyway.
-    Already,
-    /// The entry has left the map, so that its pin has no effect. Look up the
-    /// region again (that finds the replacement, if there is one) and pin that.
-    Superseded,
-}
-
-/// What became of [`StateWord::confirm`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[must_use = "an entry that was not confirmed must not be answered as if it were"]
-pub enum Confirmed {
-    /// The entry counts as confirmed at the given moment.
-    Done,
-    /// It counts as confirmed at a later moment already.
-    Already(Moment),
-    /// The entry is invalid; confirming does not revive it (E2).
-    Invalid(InvalidReason),
-    /// The entry has left the map.
-    Superseded,
-}
-
-/// The value of a word at one moment.
-#[derive(Clone, Copy, Eq, PartialEq)]
-pub struct State(u64);
 
 /// The state of an entry; see the module's protocol.
 pub struct StateWord(AtomicU64);
 
-// === impl InvalidReason ===
-
-impl InvalidReason {
-    const fn code(self) -> u64 {
-        match self {
-            Self::NoLeader => 1,
-            Self::RegionNotFound => 2,
-            Self::EpochNotMatch => 3,
-            Self::StoreNotFound => 4,
-            Self::Other => 5,
-        }
-    }
-
-    const fn from_code(code: u64) -> Option<Self> {
-        match code {
-            0 => None,
-            1 => Some(Self::NoLeader),
-            2 => Some(Self::RegionNotFound),
-            3 => Some(Self::EpochNotMatch),
-            4 => Some(Self::StoreNotFound),
-            _ => Some(Self::Other),
-        }
-    }
-}
-
-// === impl State ===
-
-impl State {
-    /// Why the entry is invalid; `None` while it is valid.
-    #[inline]
-    pub const fn reason(self) -> Option<InvalidReason> {
-        InvalidReason::from_code(self.0 & REASON)
-    }
-
-    /// Whether the next load of the region must ask the PD leader.
-    #[inline]
-    pub const fn is_pinned(self) -> bool {
-        self.0 & LEADER_PIN != 0
-    }
-
-    /// Whether the entry has left the map.
-    #[inline]
-    pub const fn is_superseded(self) -> bool {
-        self.0 & SUPERSEDED != 0
-    }
-
-    /// When the PD leader last agreed with the entry, in whole milliseconds,
-    /// rounded down.
-    #[inline]
-    pub fn confirmed_at(self) -> Option<Moment> {
-        let millis = (self.0 >> TIME_SHIFT).checked_sub(1)?;
-        Some(Moment::from_nanos(0).saturating_add(Duration::from_millis(millis)))
-    }
-
-    fn with_reason(self, reason: InvalidReason) -> Self {
-        Self(self.0 & !REASON | reason.code())
-    }
-
-    const fn with_pin(self) -> Self {
-        Self(self.0 | LEADER_PIN)
-    }
-
-    fn with_confirmed_at(self, at: Moment) -> Self {
-        const NANOS_PER_MILLI: u64 = 1_000_000;
-        // Rounded down: an entry may seem older than it is, never newer.
-        let time = (at.as_nanos() / NANOS_PER_MILLI + 1).min(TIME_MAX);
-        Self(self.0 & !(TIME_MAX << TIME_SHIFT) | time << TIME_SHIFT)
-    }
-}
-
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State")
-            .field("reason", &self.reason())
-            .field("pinned", &self.is_pinned())
-            .field("superseded", &self.is_superseded())
-            .field("confirmed_at", &self.confirmed_at())
-            .finish()
-    }
-}
-
-// === impl StateWord ===
-
 impl StateWord {
-    pub(crate) fn new(confirmed_at: Option<Moment>) -> Self {
-        let valid = State(0);
-        let state = confirmed_at.map_or(valid, |at| valid.with_confirmed_at(at));
+    /// A word that nobody else has seen.
+    pub(super) fn new(state: State) -> Self {
         Self(AtomicU64::new(state.0))
     }
 
@@ -221,15 +111,19 @@ impl StateWord {
 
     /// Why the entry is invalid; `None` while it is valid.
     #[inline]
+    #[must_use]
     pub fn reason(&self) -> Option<InvalidReason> {
         self.load().reason()
     }
 
     /// Whether the next load of the region must ask the PD leader.
     #[inline]
+    #[must_use]
     pub fn is_pinned(&self) -> bool {
         self.load().is_pinned()
     }
+
+    // === marks ===
 
     /// Marks the entry as no longer good for routing.
     pub fn invalidate(&self, reason: InvalidReason) -> Invalidated {
@@ -243,7 +137,8 @@ impl StateWord {
     }
 
     /// Pins the next load of the region to the PD leader, without a word about
-    /// the entry's validity.
+    /// the entry's validity. An entry that is yet to be put into the map may be
+    /// pinned in advance.
     pub fn pin_to_leader(&self) -> Pinned {
         let pinned = self.update(|state| {
             if state.is_superseded() {
@@ -257,6 +152,8 @@ impl StateWord {
         pinned.map_or_else(|refused| refused, |_| Pinned::Done)
     }
 
+    // === time ===
+
     /// Records that the PD leader agreed with the entry at `at`.
     pub fn confirm(&self, at: Moment) -> Confirmed {
         let confirmed = self.update(|state| {
@@ -265,6 +162,9 @@ impl StateWord {
             }
             if let Some(reason) = state.reason() {
                 return Err(Confirmed::Invalid(reason));
+            }
+            if state.is_leased() {
+                return Err(Confirmed::Leased);
             }
             let new = state.with_confirmed_at(at);
             match state.confirmed_at() {
@@ -275,29 +175,136 @@ impl StateWord {
         confirmed.map_or_else(|refused| refused, |_| Confirmed::Done)
     }
 
+    /// An access at `now`: says whether the entry is good, and moves its deadline
+    /// on if it is due, at most once per band of `ttl`.
+    ///
+    /// `jitter` is drawn only if there is something to write; see
+    /// [`Ttl::deadline`].
+    #[inline]
+    pub fn renew(&self, now: Moment, ttl: Ttl, jitter: impl FnOnce() -> u32) -> Renewed {
+        match self.load().access(now, ttl) {
+            Ok(renewed) => renewed,
+            Err(()) => self.extend(now, ttl, jitter()),
+        }
+    }
+
+    #[inline(never)]
+    fn extend(&self, now: Moment, ttl: Ttl, jitter: u32) -> Renewed {
+        // Asked again of each state that others leave meanwhile: of many who find
+        // a deadline due, one moves it on, and none revives an invalid entry.
+        let extended = self.update(|state| match state.access(now, ttl) {
+            Ok(renewed) => Err(renewed),
+            Err(()) => Ok(state.with_deadline(ttl.deadline(now, jitter))),
+        });
+        extended.map_or_else(|settled| settled, |_| Renewed::Extended)
+    }
+
+    /// Fixes the deadline where it is, so that the region is loaded again after
+    /// one TTL however often it is asked for: for an entry that routes around
+    /// something that may come back.
+    pub fn expire_after_ttl(&self) -> Flagged {
+        self.flag(|state| (!state.is_fixed()).then(|| state.with_fixed_deadline()))
+    }
+
+    // === reload ===
+
+    /// Asks the next access to reload the region before it uses the entry.
+    pub fn reload_on_access(&self) -> Flagged {
+        self.flag(|state| {
+            let asked_for = state.reload() == Some(Reload::OnAccess);
+            (!asked_for).then(|| state.with_reload(Reload::OnAccess))
+        })
+    }
+
+    /// Asks for a reload some time, once it is ripened.
+    pub fn delay_reload(&self) -> Flagged {
+        self.flag(|state| {
+            let asked_for = state.reload().is_some() || state.is_reload_pending();
+            (!asked_for).then(|| state.with_pending_reload())
+        })
+    }
+
+    /// Makes a pending delayed reload one that the next access does: the
+    /// sweeper's part.
+    pub fn ripen_delayed_reload(&self) -> Ripened {
+        let ripened = self.update(|state| {
+            if state.is_superseded() {
+                Err(Ripened::Superseded)
+            } else if let Some(reason) = state.reason() {
+                Err(Ripened::Invalid(reason))
+            } else if state.is_reload_pending() {
+                Ok(state.with_ripe_reload())
+            } else {
+                Err(Ripened::NotPending)
+            }
+        });
+        ripened.map_or_else(|refused| refused, |_| Ripened::Done)
+    }
+
+    /// Takes the reload that is asked for, all of it, so that nobody else does.
+    ///
+    /// [`ReloadTicket::take`](super::ReloadTicket::take) does the same and cannot
+    /// be forgotten.
+    pub fn take_reload(&self) -> Taken {
+        let taken = self.update(|state| {
+            if state.is_superseded() {
+                Err(Taken::Superseded)
+            } else if let Some(reason) = state.reason() {
+                Err(Taken::Invalid(reason))
+            } else if state.reload().is_some() {
+                Ok(state.without_reload())
+            } else {
+                Err(Taken::Nothing)
+            }
+        });
+        match taken {
+            Ok(before) => before.reload().map_or(Taken::Nothing, Taken::Reload),
+            Err(refused) => refused,
+        }
+    }
+
+    /// Gives back a reload that was taken and has failed.
+    pub fn restore_reload(&self, reload: Reload) -> Flagged {
+        self.flag(|state| {
+            let restored = state.with_reload(reload);
+            (restored != state).then_some(restored)
+        })
+    }
+
+    // === replacement, by the map ===
+
     /// Step two of the hand-over: the entry has been replaced or removed, and
     /// whatever took its place is published. Returns whether it was pinned.
     pub(crate) fn supersede(&self) -> bool {
         // Release: a marker that finds the bit (its Acquire is in `update`)
         // looks again, and must then find the replacement, which was published
-        // before. Acquire: a pin that came first was set by a marker whose
-        // earlier writes the replacement's readers may rely on. Fails without:
-        // word::e3_a_pin_meets_the_replacement_or_is_handed_to_it.
+        // before. Fails without it:
+        // word::e3_a_pin_meets_the_replacement_or_is_handed_to_it. Acquire: a pin
+        // that came first (the Release of `update`) is handed down together with
+        // what its marker had done. Fails without it:
+        // word::an_inherited_pin_carries_what_its_marker_did.
         State(self.0.fetch_or(SUPERSEDED, AcqRel)).is_pinned()
     }
 
-    /// Gives the pin of a replaced entry to this one.
-    pub(crate) fn inherit_pin(&self) {
+    /// Gives the pin of a replaced entry to this one. Returns whether this one
+    /// has left the map meanwhile, so that the pin has to go further.
+    #[must_use = "the pin of a superseded entry pins nothing"]
+    pub(crate) fn inherit_pin(&self) -> bool {
         // Release: passes on what the marker of the old entry had done, which
-        // `supersede` or `load` acquired. Relaxed would do for the bit itself.
-        self.0.fetch_or(LEADER_PIN, Release);
+        // `supersede` or `load` acquired, to the Acquire of `load`. Fails without
+        // it: word::an_inherited_pin_carries_what_its_marker_did. Acquire: pairs
+        // with the Release of `supersede`, whose entry's successor must be found
+        // when the pin is carried on. Fails without it:
+        // word::e3_a_pin_outlives_a_second_replacement.
+        State(self.0.fetch_or(INHERITED_PIN, AcqRel)).is_superseded()
     }
 
     /// Takes back an inherited pin, because the publication for which it was
-    /// inherited has failed. `&mut` in spirit: nobody else has seen the entry.
+    /// inherited has failed. `&mut` in spirit: nobody else has seen the entry. A
+    /// pin of the entry's own stays.
     pub(crate) fn disinherit_unpublished(&self) {
         // Relaxed: the entry is private to the caller until it is published.
-        self.0.fetch_and(!LEADER_PIN, Relaxed);
+        self.0.fetch_and(!INHERITED_PIN, Relaxed);
     }
 
     fn mark_invalid(&self, reason: InvalidReason, pin: bool) -> Invalidated {
@@ -305,7 +312,11 @@ impl StateWord {
             if state.is_superseded() {
                 return Err(Invalidated::Superseded);
             }
-            let pinned = if pin { state.with_pin() } else { state };
+            let pinned = if pin && !state.is_pinned() {
+                state.with_pin()
+            } else {
+                state
+            };
             match state.reason() {
                 Some(first) if pinned == state => Err(Invalidated::Already(first)),
                 Some(_) => Ok(pinned),
@@ -320,6 +331,20 @@ impl StateWord {
         }
     }
 
+    /// Sets a flag of a valid entry; `set` is `None` if there is nothing to set.
+    fn flag(&self, set: impl Fn(State) -> Option<State>) -> Flagged {
+        let flagged = self.update(|state| {
+            if state.is_superseded() {
+                return Err(Flagged::Superseded);
+            }
+            match state.reason() {
+                Some(reason) => Err(Flagged::Invalid(reason)),
+                None => set(state).ok_or(Flagged::Already),
+            }
+        });
+        flagged.map_or_else(|refused| refused, |_| Flagged::Done)
+    }
+
     /// Applies `transition` to the word, as often as others change it meanwhile;
     /// `Ok` is the state before, `Err` the transition's own refusal.
     fn update<R>(&self, transition: impl Fn(State) -> Result<State, R>) -> Result<State, R> {
@@ -330,8 +355,12 @@ impl StateWord {
         let mut current = State(self.0.load(Acquire));
         loop {
             let next = transition(current)?;
-            // Release: pairs with the Acquire of `load`; see there. Acquire, on
-            // success and failure: as for the load above.
+            // Release, on success: pairs with the Acquire of `load`; see there.
+            // Acquire, on success: the value may have come back since it was
+            // loaded (a reload that was taken and asked for again), and who takes
+            // it must see why. Fails without it:
+            // word::a_taken_reload_carries_why_it_was_asked_for.
+            // Acquire, on failure: as for the load above.
             match self
                 .0
                 .compare_exchange_weak(current.0, next.0, AcqRel, Acquire)

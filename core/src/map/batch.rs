@@ -56,7 +56,14 @@ impl Batch {
 
     /// Adds: the same, if the map holds what is expected.
     pub fn put_if(&mut self, region: Region, provenance: Provenance, expect: Expect) {
-        let entry = Arc::new(Entry::new(region, provenance));
+        self.put_entry(Entry::new(region, provenance), expect);
+    }
+
+    /// Adds: put an entry whose state is not that of a new one (it has a deadline,
+    /// or is pinned in advance) in the place of everything that it overlaps,
+    /// unless that is newer (M3), if the map holds what is expected.
+    pub fn put_entry(&mut self, entry: Entry, expect: Expect) {
+        let entry = Arc::new(entry);
         self.changes.push(Change::Put { entry, expect });
     }
 

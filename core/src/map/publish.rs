@@ -27,6 +27,7 @@ use super::garbage::{Content, Garbage};
 use super::outcome::Outcome;
 use super::root::{Replaced, Root};
 use super::transaction::{Displaced, Removed, Transaction};
+use crate::entry::{Entry, EntryPtr};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::reclaim::{self, Guard};
 
@@ -71,7 +72,7 @@ impl RegionMap {
             let removed = transaction.into_removed();
             take_counts(changes, &outcomes);
             for displaced in &removed.displaced {
-                supersede(displaced);
+                self.supersede(displaced, &guard);
             }
             self.retire(old, removed, &guard);
             return outcomes;
@@ -121,6 +122,36 @@ impl RegionMap {
                 Err(())
             }
         }
+    }
+
+    /// The second step of a pin's hand-over: see `entry/word.rs`.
+    fn supersede(&self, displaced: &Displaced, guard: &Guard) {
+        // SAFETY: was live when the guard of this publication began.
+        let old = unsafe { displaced.entry.as_ref() };
+        let pinned = old.word().supersede();
+        let mut heir = displaced.heir.filter(|_| pinned);
+        while let Some(pointer) = heir {
+            // SAFETY: published under the guard of this publication, or live
+            // since: released no earlier, even if it has been displaced since.
+            let was_superseded = unsafe { pointer.as_ref() }.word().inherit_pin();
+            if !was_superseded {
+                break;
+            }
+            // Another writer has replaced the heir before the pin came down on
+            // it, and published what took its place. Each round takes a writer
+            // that got on.
+            heir = self.live_heir(old, guard);
+        }
+    }
+
+    /// The live entry of `old`'s region, if a pin passes from `old` to it.
+    fn live_heir(&self, old: &Entry, guard: &Guard) -> Option<EntryPtr> {
+        // SAFETY: `guard` is older than the load.
+        let root = unsafe { self.load(guard).as_ref() };
+        let pointer = root.by_id(old.id())?;
+        // SAFETY: live in a root that was loaded under the guard.
+        let live = unsafe { pointer.as_ref() };
+        old.hands_pin_to(live).then_some(pointer)
     }
 
     fn retire(&self, root: Replaced, removed: Removed, guard: &Guard) {
@@ -183,19 +214,5 @@ fn take_counts(changes: Vec<Change>, outcomes: &[Outcome]) {
         {
             let _ = Arc::into_raw(entry);
         }
-    }
-}
-
-/// The second step of a pin's hand-over: see `entry/word.rs`.
-fn supersede(displaced: &Displaced) {
-    // SAFETY: was live when the guard of this publication began.
-    let old = unsafe { displaced.entry.as_ref() };
-    let pinned = old.word().supersede();
-    if let Some(heir) = displaced.heir
-        && pinned
-    {
-        // SAFETY: published under the guard of this publication, so that it is
-        // released no earlier, even if it has been displaced since.
-        unsafe { heir.as_ref() }.word().inherit_pin();
     }
 }

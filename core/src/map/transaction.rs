@@ -201,7 +201,8 @@ impl<'g> Transaction<'g> {
             self.displaced.push(Displaced { entry, heir });
         }
         if inherits {
-            newcomer.word().inherit_pin();
+            // Not published yet, so that nobody can have superseded it.
+            let _ = newcomer.word().inherit_pin();
         } else {
             // An earlier attempt to publish may have met another entry here.
             newcomer.word().disinherit_unpublished();
