@@ -1,9 +1,14 @@
 //! Finding a place among the sorted keys of one node.
 //!
 //! A node knows the bytes that all its keys begin with (their *prefix*) and, for
-//! each key, the eight bytes after that as a big-endian number (its *head*). A
+//! each key, the sixteen bytes after that as a big-endian number (its *head*). A
 //! search compares the prefix once, then heads by number, and looks at a whole
 //! key only if its head equals that of the key that is sought.
+//!
+//! Why sixteen bytes: a record's key has its table's id and its own handle eight
+//! bytes apart (`_r`, the zeros of the handle, a group marker of the encoding).
+//! A node that spans two tables, which most do where tables have a hundred
+//! regions, would not tell the regions of a table apart by eight bytes.
 //!
 //! Heads are padded with zeros, so a smaller head means a smaller key, while
 //! equal heads mean nothing: `a` and `a\0` have the same.
@@ -13,7 +18,7 @@ use super::CAPACITY;
 /// The longest prefix that a node remembers: what fills a cache line up.
 pub(super) const PREFIX_MAX: usize = 54;
 
-const HEAD: usize = size_of::<u64>();
+const HEAD: usize = size_of::<u128>();
 
 /// The sorted keys of a node, as far as a search needs them.
 #[derive(Clone)]
@@ -24,7 +29,7 @@ pub(super) struct Heads {
     // Invariant: all `len` keys begin with the first `prefix_len` bytes of it.
     prefix: [u8; PREFIX_MAX],
     // Invariant: ascending; `heads[i]` is the head of key `i` after the prefix.
-    heads: [u64; CAPACITY],
+    heads: [u128; CAPACITY],
 }
 
 impl Heads {
@@ -48,7 +53,7 @@ impl Heads {
     }
 
     #[inline]
-    fn as_slice(&self) -> &[u64] {
+    fn as_slice(&self) -> &[u128] {
         &self.heads[..self.len()]
     }
 
@@ -234,15 +239,15 @@ impl Heads {
     }
 }
 
-/// The first eight bytes of `key`, as a number; missing bytes are zeros.
+/// The first sixteen bytes of `key`, as a number; missing bytes are zeros.
 #[inline]
-fn head_of(key: &[u8]) -> u64 {
+fn head_of(key: &[u8]) -> u128 {
     if let Some(head) = key.first_chunk::<HEAD>() {
-        return u64::from_be_bytes(*head);
+        return u128::from_be_bytes(*head);
     }
     let mut head = [0; HEAD];
     head[..key.len()].copy_from_slice(key);
-    u64::from_be_bytes(head)
+    u128::from_be_bytes(head)
 }
 
 fn common_prefix(left: &[u8], right: &[u8]) -> usize {
