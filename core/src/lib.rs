@@ -44,13 +44,13 @@
 //! # Trade-offs
 //!
 //! - Reads win over writes. A change of one region copies a path of nodes (about
-//!   4 KiB at a million regions); batches share the copies. Writers that work at
+//!   6 KiB at a million regions); batches share the copies. Writers that work at
 //!   the same time repeat each other's work, so two do not write faster than one.
 //! - Writers are lock-free, not wait-free: a long batch may be overtaken again
 //!   and again by short ones. A replica has one writer.
 //! - A snapshot holds back the freeing of memory, in all maps of the process.
 //!   Long scans should go page by page. [`MapStats`] shows what waits.
-//! - Freed nodes are kept for reuse, up to 4096 (4.5 MiB) a map.
+//! - Freed nodes are kept for reuse, up to about 9 MiB a map.
 //! - Sharing an entry beyond a snapshot ([`EntryRef::to_shared`]) writes to its
 //!   count, which reading from the snapshot does not.
 //!
@@ -71,6 +71,7 @@ mod lag;
 pub mod map;
 #[cfg(any(test, feature = "oracle"))]
 pub mod oracle;
+mod pool;
 mod prefetch;
 mod proof;
 pub mod provenance;

@@ -2,6 +2,7 @@
 //! whose rules hold here too.
 
 use super::node::{PagePtr, Slot, rank};
+use super::pages::SparePages;
 use super::{IdIndex, bit_of, greatest_id};
 use crate::entry::EntryPtr;
 use crate::tree::Tag;
@@ -12,16 +13,19 @@ pub(crate) struct Edit {
     index: IdIndex,
     /// Published pages that are no longer in the index.
     retired: Vec<PagePtr>,
+    /// Memory for new pages.
+    spare: SparePages,
 }
 
 impl Edit {
     /// Starts from `index`, all of which stays alive while the edit lasts. No
     /// page of `index` may bear `tag`.
-    pub(crate) fn new(index: IdIndex, tag: Tag) -> Self {
+    pub(crate) fn new(index: IdIndex, tag: Tag, spare: SparePages) -> Self {
         Self {
             tag,
             index,
             retired: Vec::new(),
+            spare,
         }
     }
 
@@ -68,20 +72,21 @@ impl Edit {
         self.index
     }
 
-    /// The pages that the edit has replaced: to be retired, now that its index
-    /// has been published.
-    pub(crate) fn into_retired(self) -> Vec<PagePtr> {
-        self.retired
+    /// The pages that the edit has replaced, to be retired now that its index
+    /// has been published; and the memory that it did not need.
+    pub(crate) fn into_retired(self) -> (Vec<PagePtr>, SparePages) {
+        (self.retired, self.spare)
     }
 
-    /// Frees all that the edit has made.
-    pub(crate) fn abandon(self) {
+    /// Frees all that the edit has made; returns the memory.
+    pub(crate) fn abandon(mut self) -> SparePages {
         if let Some(root) = self.index.root {
             self.free_own(root, self.index.levels - 1);
         }
+        self.spare
     }
 
-    fn free_own(&self, page: PagePtr, level: u32) {
+    fn free_own(&mut self, page: PagePtr, level: u32) {
         // SAFETY: in the index, hence alive.
         if unsafe { page.tag() } != self.tag {
             return;
@@ -94,7 +99,7 @@ impl Edit {
             }
         }
         // SAFETY: made by this edit, seen by nobody else, visited once.
-        unsafe { page.free() };
+        unsafe { page.free(&mut self.spare) };
     }
 
     fn set_below(&mut self, page: PagePtr, level: u32, id: u64, entry: EntryPtr) -> PagePtr {
@@ -172,7 +177,7 @@ impl Edit {
         let above = below + usize::from(old_bits & 1 << bit != 0);
         let slots = old_slots[..below].iter().copied();
         let slots = slots.chain(slot).chain(old_slots[above..].iter().copied());
-        let replacement = PagePtr::alloc(self.tag, bitmap, slots);
+        let replacement = PagePtr::alloc(self.tag, &mut self.spare, bitmap, slots);
         self.index.pages += 1;
         self.drop_page(page);
         replacement
@@ -183,7 +188,12 @@ impl Edit {
         let mut slot = Slot { entry };
         let mut page = None;
         for level in 0..=level {
-            let made = PagePtr::alloc(self.tag, 1 << bit_of(id, level), std::iter::once(slot));
+            let made = PagePtr::alloc(
+                self.tag,
+                &mut self.spare,
+                1 << bit_of(id, level),
+                std::iter::once(slot),
+            );
             self.index.pages += 1;
             slot = Slot { page: made };
             page = Some(made);
@@ -198,7 +208,7 @@ impl Edit {
         self.index.levels += 1;
         if let Some(root) = self.index.root {
             let slot = std::iter::once(Slot { page: root });
-            self.index.root = Some(PagePtr::alloc(self.tag, 1, slot));
+            self.index.root = Some(PagePtr::alloc(self.tag, &mut self.spare, 1, slot));
             self.index.pages += 1;
         }
     }
@@ -227,7 +237,7 @@ impl Edit {
         // SAFETY: it has just left the index, and is freed only here or later.
         if unsafe { page.tag() } == self.tag {
             // SAFETY: made by this edit, seen by nobody else, in one place only.
-            unsafe { page.free() };
+            unsafe { page.free(&mut self.spare) };
         } else {
             self.retired.push(page);
         }

@@ -16,12 +16,14 @@
 mod check;
 mod edit;
 mod node;
+mod pages;
 mod retire;
 
 use crate::entry::EntryPtr;
 
 pub(crate) use edit::Edit;
 pub(crate) use node::PagePtr;
+pub(crate) use pages::{PagePools, SparePages};
 pub(crate) use retire::Subindex;
 
 /// Bits of the id that a level decides. Small under the model checker, so that

@@ -4,9 +4,10 @@
 //! so that about a quarter of a page's slots are in use: a page holds only
 //! those. A slot is found by counting the bits below its own.
 
-use std::alloc::{Layout, handle_alloc_error};
+use std::alloc::Layout;
 use std::ptr::NonNull;
 
+use super::pages::SparePages;
 use crate::entry::EntryPtr;
 use crate::prefetch::prefetch;
 use crate::sync::Canary;
@@ -38,26 +39,27 @@ unsafe impl Sync for PagePtr {}
 
 impl PagePtr {
     /// A page with the given bits and slots, in ascending order of the bits.
-    pub(super) fn alloc(tag: Tag, bitmap: u64, slots: impl Iterator<Item = Slot>) -> Self {
-        let count = bitmap.count_ones() as usize;
-        let (layout, offset) = Self::layout(count);
-        // SAFETY: the layout is that of a `Page` at least, never of size 0.
-        let memory = unsafe { std::alloc::alloc(layout) };
-        let Some(page) = NonNull::new(memory.cast::<Page>()) else {
-            handle_alloc_error(layout);
-        };
+    pub(super) fn alloc(
+        tag: Tag,
+        spare: &mut SparePages,
+        bitmap: u64,
+        slots: impl Iterator<Item = Slot>,
+    ) -> Self {
+        let count = slots_of(bitmap);
+        let memory = spare.take(bitmap);
+        let page = memory.cast::<Page>();
         let head = Page {
             tag,
             bitmap,
             canary: Canary::new(),
         };
-        // SAFETY: allocated just now, with the layout of a page.
+        // SAFETY: memory for a page, owned by nobody else.
         unsafe { page.write(head) };
         let mut written = 0;
         for slot in slots.take(count) {
-            // SAFETY: `offset + (written + 1) * size_of::<Slot>()` is within the
+            // SAFETY: `OFFSET + (written + 1) * size_of::<Slot>()` is within the
             // allocation, since `written < count`.
-            let place = unsafe { memory.add(offset + written * size_of::<Slot>()) };
+            let place = unsafe { memory.add(OFFSET + written * size_of::<Slot>()) };
             // SAFETY: as above, and aligned by `layout`.
             unsafe { place.cast::<Slot>().write(slot) };
             written += 1;
@@ -65,16 +67,6 @@ impl PagePtr {
         // Invariant: every slot that the bitmap names has been written.
         assert_eq!(written, count, "a page needs a slot for each bit");
         Self(page)
-    }
-
-    /// The layout of a page with `count` slots, and where they begin.
-    fn layout(count: usize) -> (Layout, usize) {
-        let slots = Layout::array::<Slot>(count);
-        match slots.and_then(|slots| Layout::new::<Page>().extend(slots)) {
-            Ok((layout, offset)) => (layout.pad_to_align(), offset),
-            // A bitmap has at most 64 bits.
-            Err(_) => unreachable!("{count} slots fit into memory"),
-        }
     }
 
     /// Asks for the page, as long as pages usually are.
@@ -121,7 +113,7 @@ impl PagePtr {
     #[inline]
     pub(super) unsafe fn slots<'p>(self) -> &'p [Slot] {
         // SAFETY: by the caller's word.
-        let count = unsafe { self.bitmap() }.count_ones() as usize;
+        let count = slots_of(unsafe { self.bitmap() });
         // SAFETY: `alloc` has written `count` slots there.
         unsafe { std::slice::from_raw_parts(self.first_slot(), count) }
     }
@@ -160,10 +152,9 @@ impl PagePtr {
     }
 
     fn first_slot(self) -> *const Slot {
-        let (_, offset) = Self::layout(0);
         let memory = self.0.as_ptr().cast::<u8>();
-        // SAFETY: `alloc` reserves at least `offset` bytes.
-        unsafe { memory.add(offset) }.cast::<Slot>().cast_const()
+        // SAFETY: a page is at least that long.
+        unsafe { memory.add(OFFSET) }.cast::<Slot>().cast_const()
     }
 
     /// Frees the page, not what it points to.
@@ -171,14 +162,33 @@ impl PagePtr {
     /// # Safety
     ///
     /// The page is no longer reachable for anyone, and this is called once.
-    pub(crate) unsafe fn free(self) {
+    pub(crate) unsafe fn free(self, spare: &mut SparePages) {
         // SAFETY: by the caller's word.
-        let count = unsafe { self.bitmap() }.count_ones() as usize;
-        let (layout, _) = Self::layout(count);
+        let bitmap = unsafe { self.bitmap() };
         // SAFETY: `alloc` has written the head; slots need no drop.
         unsafe { self.0.drop_in_place() };
-        // SAFETY: allocated by `alloc` with this layout.
-        unsafe { std::alloc::dealloc(self.0.as_ptr().cast(), layout) };
+        // SAFETY: taken by `alloc` for this bitmap.
+        unsafe { spare.keep(bitmap, self.0.cast()) };
+    }
+}
+
+/// Where the slots of a page begin.
+const OFFSET: usize = size_of::<Page>();
+const _: () = assert!(OFFSET.is_multiple_of(align_of::<Slot>()));
+
+/// How many slots a page with this bitmap has.
+#[inline]
+pub(super) const fn slots_of(bitmap: u64) -> usize {
+    bitmap.count_ones() as usize
+}
+
+/// The memory of a page with `slots` slots.
+pub(super) fn layout_for(slots: usize) -> Layout {
+    let size = OFFSET + slots * size_of::<Slot>();
+    match Layout::from_size_align(size, align_of::<Page>().max(align_of::<Slot>())) {
+        Ok(layout) => layout.pad_to_align(),
+        // A bitmap has at most 64 bits.
+        Err(_) => unreachable!("{slots} slots fit into memory"),
     }
 }
 

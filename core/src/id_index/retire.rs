@@ -2,6 +2,7 @@
 
 use super::IdIndex;
 use super::node::PagePtr;
+use super::pages::SparePages;
 
 /// A whole index that has been taken out, to be freed in portions.
 pub(crate) struct Subindex {
@@ -24,6 +25,7 @@ impl Subindex {
     ///
     /// The index is no longer reachable for anyone.
     pub(crate) unsafe fn free_some(&mut self, portion: usize) -> usize {
+        let mut spare = SparePages::new();
         let mut freed = 0;
         while freed < portion
             && let Some((page, level)) = self.pages.pop()
@@ -36,7 +38,7 @@ impl Subindex {
                 }
             }
             // SAFETY: unreachable by the caller's word, visited once.
-            unsafe { page.free() };
+            unsafe { page.free(&mut spare) };
             freed += 1;
         }
         freed

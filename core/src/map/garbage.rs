@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use super::recycling::Recycling;
+use super::recycling::{Recycling, SpareMemory};
 use super::root::{Replaced, Root};
 use crate::entry::EntryPtr;
 use crate::id_index::{PagePtr, Subindex};
 use crate::sync::reclaim::{self, Guard};
-use crate::tree::{Pool, Retired, Spare, Subtree};
+use crate::tree::{Retired, Subtree};
 
 /// Objects of a replaced map that are freed at a time.
 const PORTION: usize = 1024;
@@ -49,7 +49,7 @@ impl Garbage {
         let free = move || {
             // SAFETY: the reclaimer runs this when all guards that could have
             // seen the old root are gone; the rest is `retire`'s caller's word.
-            unsafe { bag.free(&recycling.nodes) };
+            unsafe { bag.free(&recycling) };
             recycling.counters.free(objects);
         };
         // SAFETY: by the caller's word all of it is unlinked, and nobody else
@@ -61,7 +61,7 @@ impl Garbage {
     /// # Safety
     ///
     /// Nothing of it is reachable for anyone.
-    unsafe fn free(self, pool: &Pool) {
+    unsafe fn free(self, recycling: &Recycling) {
         let Self {
             root,
             nodes,
@@ -70,20 +70,20 @@ impl Garbage {
         } = self;
         // SAFETY: by the caller's word.
         unsafe { root.free() };
-        let mut spare = Spare::new();
+        let mut spare = SpareMemory::new();
         for node in nodes {
             // SAFETY: by the caller's word; each node was retired once.
-            unsafe { node.free(&mut spare) };
+            unsafe { node.free(&mut spare.nodes) };
         }
-        pool.give(spare);
         for page in pages {
             // SAFETY: by the caller's word; each page was retired once.
-            unsafe { page.free() };
+            unsafe { page.free(&mut spare.pages) };
         }
         for entry in entries {
             // SAFETY: by the caller's word; each entry was displaced once.
             unsafe { entry.release() };
         }
+        recycling.give(spare);
     }
 }
 

@@ -51,7 +51,7 @@ impl RegionMap {
             return Vec::new();
         }
         let guard = reclaim::pin();
-        let mut spare = self.recycling.nodes.take();
+        let mut spare = self.recycling.take();
         loop {
             let base = self.load(&guard);
             // SAFETY: `guard` is older than the load and outlives the loop.
@@ -62,7 +62,7 @@ impl RegionMap {
                 outcomes.extend(changes.iter().map(|change| transaction.apply(change)));
             }
             if outcomes.iter().all(Outcome::is_refused) {
-                self.recycling.nodes.give(transaction.abandon());
+                self.recycling.give(transaction.abandon());
                 return outcomes;
             }
             let Ok(old) = self.swing(base, transaction.root()) else {
@@ -161,7 +161,7 @@ impl RegionMap {
             pages,
             displaced,
         } = removed;
-        self.recycling.nodes.give(spare);
+        self.recycling.give(spare);
         let garbage = Garbage {
             root,
             nodes,

@@ -5,7 +5,9 @@
 // checker is spared them.
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use crate::tree::Pool;
+use crate::id_index::{PagePools, SparePages};
+use crate::pool::{Pool, Spare};
+use crate::tree::NODE;
 
 /// Objects (root records, nodes, pages, entries) by what has become of them.
 #[derive(Debug, Default)]
@@ -16,10 +18,57 @@ pub(super) struct Counters {
 }
 
 /// What a map shares with its garbage, which may outlive it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Recycling {
     pub(super) counters: Counters,
-    pub(super) nodes: Pool,
+    nodes: Pool,
+    pages: PagePools,
+}
+
+/// Free memory of one transaction, or on its way into the pools.
+#[derive(Debug)]
+pub(super) struct SpareMemory {
+    pub(super) nodes: Spare,
+    pub(super) pages: SparePages,
+}
+
+/// About so many nodes are kept: 6.5 MiB.
+const KEPT_NODES: usize = 4096;
+
+impl Default for Recycling {
+    fn default() -> Self {
+        Self {
+            counters: Counters::default(),
+            nodes: Pool::new(NODE, KEPT_NODES),
+            pages: PagePools::default(),
+        }
+    }
+}
+
+impl Recycling {
+    /// Takes all free memory.
+    pub(super) fn take(&self) -> SpareMemory {
+        SpareMemory {
+            nodes: self.nodes.take(),
+            pages: self.pages.take(),
+        }
+    }
+
+    /// Adds free memory, or frees it if there is enough.
+    pub(super) fn give(&self, spare: SpareMemory) {
+        self.nodes.give(spare.nodes);
+        self.pages.give(spare.pages);
+    }
+}
+
+impl SpareMemory {
+    /// None.
+    pub(super) fn new() -> Self {
+        Self {
+            nodes: Spare::new(NODE),
+            pages: SparePages::new(),
+        }
+    }
 }
 
 /// So many retired objects may wait in the bags of threads before one of these

@@ -31,7 +31,7 @@ fn m6_a_writer_that_stops_before_its_swap_stops_nobody() {
     let changes: Vec<Change> = batch.into_changes();
     // SAFETY: loaded under `guard`, which outlives it.
     let base_root: &Root = unsafe { base.as_ref() };
-    let mut stopped = Transaction::new(base_root, map.recycling.nodes.take());
+    let mut stopped = Transaction::new(base_root, map.recycling.take());
     let outcomes: Vec<Outcome> = changes.iter().map(|change| stopped.apply(change)).collect();
     assert_eq!(outcomes, [Outcome::Inserted { displaced: 0 }]);
 
@@ -49,7 +49,7 @@ fn m6_a_writer_that_stops_before_its_swap_stops_nobody() {
 
     // When it goes on, it finds that it has lost, and leaves nothing behind.
     assert!(map.swing(base, stopped.root()).is_err());
-    map.recycling.nodes.give(stopped.abandon());
+    map.recycling.give(stopped.abandon());
     let snapshot = map.pin();
     snapshot.check_invariants().expect("sound");
     assert_eq!(snapshot.len(), 198);

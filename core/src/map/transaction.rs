@@ -6,12 +6,13 @@ use std::sync::Arc;
 use super::admission::{admit_expected, admit_over_other_id, admit_over_same_id};
 use super::batch::{Change, Expect};
 use super::outcome::{Outcome, Refusal, RefusalReason};
+use super::recycling::SpareMemory;
 use super::root::Root;
 use crate::entry::{Entry, EntryPtr};
 use crate::id_index::{self, PagePtr};
 use crate::range::KeyRange;
 use crate::sync::Canary;
-use crate::tree::{self, Retired, Spare};
+use crate::tree::{self, Retired};
 
 /// Changes that start from one root; nobody sees them yet. The root and the
 /// changes outlive it.
@@ -37,19 +38,19 @@ pub(super) struct Displaced {
 pub(super) struct Removed {
     pub(super) nodes: Vec<Retired>,
     /// Memory that was not needed.
-    pub(super) spare: Spare,
+    pub(super) spare: SpareMemory,
     pub(super) pages: Vec<PagePtr>,
     pub(super) displaced: Vec<Displaced>,
 }
 
 impl<'g> Transaction<'g> {
-    pub(super) fn new(base: &'g Root, spare: Spare) -> Self {
+    pub(super) fn new(base: &'g Root, spare: SpareMemory) -> Self {
         let tag = base.next_tag();
         Self {
             version: tag.0,
             generation: base.generation,
-            tree: tree::Edit::new(base.tree, tag, spare),
-            ids: id_index::Edit::new(base.ids, tag),
+            tree: tree::Edit::new(base.tree, tag, spare.nodes),
+            ids: id_index::Edit::new(base.ids, tag, spare.pages),
             displaced: Vec::new(),
             overlapped: Vec::new(),
             alive: PhantomData,
@@ -94,20 +95,26 @@ impl<'g> Transaction<'g> {
 
     /// To be called once the root has been published.
     pub(super) fn into_removed(self) -> Removed {
-        let (nodes, spare) = self.tree.into_retired();
+        let (nodes, spare_nodes) = self.tree.into_retired();
+        let (pages, spare_pages) = self.ids.into_retired();
         Removed {
             nodes,
-            spare,
-            pages: self.ids.into_retired(),
+            pages,
+            spare: SpareMemory {
+                nodes: spare_nodes,
+                pages: spare_pages,
+            },
             displaced: self.displaced,
         }
     }
 
     /// Frees what the transaction has made; returns the memory. Its root has not
     /// been published.
-    pub(super) fn abandon(self) -> Spare {
-        self.ids.abandon();
-        self.tree.abandon()
+    pub(super) fn abandon(self) -> SpareMemory {
+        SpareMemory {
+            nodes: self.tree.abandon(),
+            pages: self.ids.abandon(),
+        }
     }
 
     fn put(&mut self, newcomer: &'g Arc<Entry>, expect: &Expect) -> Result<Outcome, Refusal> {

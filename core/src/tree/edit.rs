@@ -14,11 +14,11 @@
 use std::ptr::NonNull;
 
 use super::node::{Inner, Leaf, NodePtr, RawNode, Tag};
-use super::pool::Spare;
 use super::retire::{Retired, Subtree};
 use super::{CAPACITY, MAX_HEIGHT, Tree, TreeRef};
 use crate::entry::{Entry, EntryPtr};
 use crate::key::Key;
+use crate::pool::Spare;
 
 /// A tree under change.
 pub(crate) struct Edit {

@@ -13,7 +13,7 @@
 //!     entry entry entry      (counted once by the tree, not by its nodes)
 //! ```
 //!
-//! - A leaf holds up to 64 regions: the eight key bytes after the node's common
+//! - A leaf holds up to 64 regions: the sixteen key bytes after the node's common
 //!   prefix as numbers to search in, and pointers to the entries (`search.rs`).
 //! - An inner node holds up to 64 separators and the children around them. The
 //!   separators stand in a block of their own that copies share (`node.rs`).
@@ -47,7 +47,6 @@
 mod descend;
 mod edit;
 mod node;
-mod pool;
 mod rebalance;
 mod retire;
 mod scan;
@@ -59,8 +58,7 @@ mod check;
 use std::marker::PhantomData;
 
 pub(crate) use edit::Edit;
-pub(crate) use node::{NodePtr, Tag};
-pub(crate) use pool::{Pool, Spare};
+pub(crate) use node::{NODE, NodePtr, Tag};
 pub(crate) use retire::{Retired, Subtree};
 pub(crate) use scan::Cursor;
 

@@ -10,14 +10,15 @@
 //! by each change below it. Copies of a node share the block until one of them
 //! changes it.
 
+use std::alloc::Layout;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
 use super::CAPACITY;
-use super::pool::Spare;
 use super::search::Heads;
 use crate::entry::{Entry, EntryPtr};
 use crate::key::Key;
+use crate::pool::Spare;
 use crate::prefetch::prefetch;
 use crate::sync::Canary;
 
@@ -81,6 +82,38 @@ unsafe impl Send for NodePtr {}
 unsafe impl Sync for NodePtr {}
 
 const LEAF_BIT: usize = 1;
+
+/// Memory that fits any node.
+pub(crate) const NODE: Layout = {
+    let (leaf, inner) = (Layout::new::<Leaf>(), Layout::new::<Inner>());
+    assert!(leaf.align() == inner.align(), "one alignment for all nodes");
+    if leaf.size() > inner.size() {
+        leaf
+    } else {
+        inner
+    }
+};
+
+/// Moves `node` to the heap.
+fn place<T>(spare: &mut Spare, node: T) -> NonNull<T> {
+    const { assert!(size_of::<T>() <= NODE.size() && align_of::<T>() <= NODE.align()) };
+    let memory = spare.take().cast::<T>();
+    // SAFETY: memory for any node, owned by nobody else.
+    unsafe { memory.write(node) };
+    memory
+}
+
+/// Drops `node` and keeps its memory.
+///
+/// # Safety
+///
+/// `node` came from `place` and is no longer reachable for anyone.
+pub(super) unsafe fn reclaim<T>(spare: &mut Spare, node: NonNull<T>) {
+    // SAFETY: by the caller's word.
+    unsafe { node.drop_in_place() };
+    // SAFETY: from `place`, and what was in it has been dropped.
+    unsafe { spare.keep(node.cast()) };
+}
 
 // === impl NodePtr ===
 
@@ -148,12 +181,15 @@ impl Leaf {
         heads: Heads,
         slots: [Option<EntryPtr>; CAPACITY],
     ) -> NonNull<Self> {
-        spare.place(Self {
-            tag,
-            heads,
-            slots,
-            canary: Canary::new(),
-        })
+        place(
+            spare,
+            Self {
+                tag,
+                heads,
+                slots,
+                canary: Canary::new(),
+            },
+        )
     }
 
     pub(super) fn copy(&self, tag: Tag, spare: &mut Spare) -> NonNull<Self> {
@@ -274,13 +310,16 @@ impl Inner {
         children: [Option<NodePtr>; CAPACITY + 1],
         separators: NonNull<Separators>,
     ) -> NonNull<Self> {
-        spare.place(Self {
-            tag,
-            heads,
-            children,
-            separators,
-            canary: Canary::new(),
-        })
+        place(
+            spare,
+            Self {
+                tag,
+                heads,
+                children,
+                separators,
+                canary: Canary::new(),
+            },
+        )
     }
 
     /// A copy that shares the separators.

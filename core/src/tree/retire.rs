@@ -3,9 +3,9 @@
 use std::ptr::NonNull;
 
 use super::Tree;
-use super::node::{Inner, Leaf, NodePtr, RawNode, Separators, Tag};
-use super::pool::Spare;
+use super::node::{Inner, Leaf, NODE, NodePtr, RawNode, Separators, Tag, reclaim};
 use crate::entry::EntryPtr;
+use crate::pool::Spare;
 
 /// One node that has left the tree. What it points to is not part of it.
 #[derive(Clone, Copy)]
@@ -32,11 +32,11 @@ impl Retired {
         match self {
             Self::Inner(inner) => {
                 // SAFETY: placed by `Inner::alloc`, unreachable by the caller's word.
-                unsafe { spare.reclaim(inner) };
+                unsafe { reclaim(spare, inner) };
             }
             Self::Leaf(leaf) => {
                 // SAFETY: placed by `Leaf::alloc`, unreachable by the caller's word.
-                unsafe { spare.reclaim(leaf) };
+                unsafe { reclaim(spare, leaf) };
             }
             Self::Separators(block) => {
                 // SAFETY: allocated by `Box` in `Separators::alloc`, the caller's own.
@@ -61,7 +61,7 @@ impl Subtree {
     /// The tree, its nodes and its entries included, is no longer reachable for
     /// anyone.
     pub(crate) unsafe fn free_some(&mut self, portion: usize) -> usize {
-        let mut spare = Spare::new();
+        let mut spare = Spare::new(NODE);
         let mut freed = 0;
         for _ in 0..portion {
             let Some(node) = self.nodes.pop() else {

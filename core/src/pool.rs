@@ -1,48 +1,38 @@
-//! Memory of freed nodes, kept for the next edit.
+//! Memory of freed nodes and pages, kept for the next edit.
 //!
-//! Each change of the map frees as many nodes as it makes, all of one size, on
+//! Each change of the map frees as many nodes as it makes, of few sizes, on
 //! whatever thread the reclaimer runs. General allocators pay dearly for that
 //! pattern (more than half of the cost of a batch at a million regions), so the
-//! memory goes back to the map's own pool.
+//! memory goes back to the map's own pools, one for each size.
 //!
-//! The pool is a stack that is pushed to piecewise but only ever taken whole:
-//! an edit takes all of it, uses what it needs and puts the rest back. Taking
-//! whole rules out that a node is popped, reused and pushed again while another
+//! A pool is a stack that is pushed to piecewise but only ever taken whole: an
+//! edit takes all of it, uses what it needs and puts the rest back. Taking whole
+//! rules out that a block is popped, reused and pushed again while another
 //! thread holds a stale link to it (the ABA problem of such stacks). An edit
 //! that finds the pool taken goes to the allocator.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{NonNull, null_mut};
 
-use super::node::{Inner, Leaf};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize};
 
-/// About so many nodes are kept (4.5 MiB); more are freed.
-const KEPT: usize = if cfg!(tidegate_loom) { 0 } else { 4096 };
-
-/// Memory that fits any node.
-const NODE: Layout = {
-    let (leaf, inner) = (Layout::new::<Leaf>(), Layout::new::<Inner>());
-    assert!(leaf.align() == inner.align(), "one alignment for all nodes");
-    if leaf.size() > inner.size() {
-        leaf
-    } else {
-        inner
-    }
-};
-
-/// Free nodes of a map, shared by its edits and the reclaimer.
+/// Free blocks of a map, shared by its edits and the reclaimer.
 #[derive(Debug)]
 pub(crate) struct Pool {
+    /// Of each block; large enough for a link.
+    layout: Layout,
+    /// About so many blocks are kept; more are freed.
+    kept: usize,
     first: AtomicPtr<Free>,
     /// About how many there are.
     len: AtomicUsize,
 }
 
-/// Free nodes that belong to one edit, or are on their way into a pool.
+/// Free blocks that belong to one edit, or are on their way into a pool.
 #[derive(Debug)]
 pub(crate) struct Spare {
+    layout: Layout,
     first: *mut Free,
     /// The last link; null if it is not known, because the list was taken from
     /// a pool.
@@ -50,7 +40,7 @@ pub(crate) struct Spare {
     len: usize,
 }
 
-/// A free node: its first bytes link to the next one.
+/// A free block: its first bytes link to the next one.
 #[derive(Debug)]
 struct Free {
     next: *mut Self,
@@ -62,33 +52,35 @@ unsafe impl Send for Spare {}
 // === impl Spare ===
 
 impl Spare {
-    pub(crate) const fn new() -> Self {
+    /// No blocks, of the given size.
+    pub(crate) const fn new(layout: Layout) -> Self {
+        assert!(layout.size() >= size_of::<Free>() && layout.align() >= align_of::<Free>());
         Self {
+            layout,
             first: null_mut(),
             last: null_mut(),
             len: 0,
         }
     }
 
-    /// Moves `node` to the heap.
-    pub(super) fn place<T>(&mut self, node: T) -> NonNull<T> {
-        const { assert!(size_of::<T>() <= NODE.size() && align_of::<T>() <= NODE.align()) };
-        let memory = self.pop().unwrap_or_else(Self::allocate).cast::<T>();
-        // SAFETY: memory for any node, owned by nobody else.
-        unsafe { memory.write(node) };
-        memory
+    /// A block, uninitialised.
+    pub(crate) fn take(&mut self) -> NonNull<u8> {
+        self.pop().unwrap_or_else(|| {
+            // SAFETY: `new` has seen to it that the size is not 0.
+            let memory = unsafe { alloc(self.layout) };
+            NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(self.layout))
+        })
     }
 
-    /// Drops `node` and keeps its memory.
+    /// Keeps a block.
     ///
     /// # Safety
     ///
-    /// `node` came from [`Spare::place`] and is no longer reachable for anyone.
-    pub(super) unsafe fn reclaim<T>(&mut self, node: NonNull<T>) {
-        // SAFETY: by the caller's word.
-        unsafe { node.drop_in_place() };
-        let free = node.cast::<Free>().as_ptr();
-        // SAFETY: the node is gone, and its memory is large enough for a link.
+    /// `block` came from [`Spare::take`] for the same layout, nothing in it
+    /// needs to be dropped, and it is no longer reachable for anyone.
+    pub(crate) unsafe fn keep(&mut self, block: NonNull<u8>) {
+        let free = block.cast::<Free>().as_ptr();
+        // SAFETY: the caller's own, and large enough for a link.
         unsafe { free.write(Free { next: self.first }) };
         if self.first.is_null() {
             self.last = free;
@@ -100,8 +92,8 @@ impl Spare {
     /// Gives all memory back to the allocator.
     fn release(&mut self) {
         while let Some(memory) = self.pop() {
-            // SAFETY: from `allocate`, and out of the list now.
-            unsafe { dealloc(memory.as_ptr(), NODE) };
+            // SAFETY: from `take`, and out of the list now.
+            unsafe { dealloc(memory.as_ptr(), self.layout) };
         }
     }
 
@@ -115,12 +107,6 @@ impl Spare {
         }
         Some(free.cast())
     }
-
-    fn allocate() -> NonNull<u8> {
-        // SAFETY: a node is not of size 0.
-        let memory = unsafe { alloc(NODE) };
-        NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(NODE))
-    }
 }
 
 impl Drop for Spare {
@@ -132,15 +118,33 @@ impl Drop for Spare {
 // === impl Pool ===
 
 impl Pool {
+    /// An empty pool for blocks of the given size.
+    pub(crate) fn new(layout: Layout, kept: usize) -> Self {
+        Self {
+            layout,
+            // The model checker is spared the pools: they would multiply its
+            // schedules, and hide the end of a node's life from it.
+            kept: if cfg!(tidegate_loom) { 0 } else { kept },
+            first: AtomicPtr::new(null_mut()),
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    /// An empty list of blocks like those in here.
+    pub(crate) const fn spare(&self) -> Spare {
+        Spare::new(self.layout)
+    }
+
     /// Takes all that is there.
     pub(crate) fn take(&self) -> Spare {
-        if KEPT == 0 {
-            return Spare::new();
+        if self.kept == 0 {
+            return self.spare();
         }
         // Acquire: pairs with the Release in `give`: whoever freed the nodes has
         // written the links.
         let first = self.first.swap(null_mut(), Acquire);
         Spare {
+            layout: self.layout,
             first,
             last: null_mut(),
             // Relaxed: an estimate.
@@ -150,11 +154,11 @@ impl Pool {
 
     /// Adds what is left of `spare`, or frees it if there is enough.
     pub(crate) fn give(&self, mut spare: Spare) {
-        if KEPT == 0 {
+        if self.kept == 0 {
             return;
         }
         // Relaxed: an estimate.
-        if spare.len + self.len.load(Relaxed) > KEPT {
+        if spare.len + self.len.load(Relaxed) > self.kept {
             spare.release();
         }
         if spare.first.is_null() {
@@ -208,15 +212,6 @@ impl Pool {
             }
         }
         spare.first = null_mut();
-    }
-}
-
-impl Default for Pool {
-    fn default() -> Self {
-        Self {
-            first: AtomicPtr::new(null_mut()),
-            len: AtomicUsize::new(0),
-        }
     }
 }
 
