@@ -69,6 +69,8 @@ impl<'g> Transaction<'g> {
         for change in changes {
             if let Some(entry) = self.ids.get(change.id()) {
                 entry.prefetch();
+            } else if let Change::Put { entry, .. } = change {
+                self.tree.read().prefetch_neighbours(entry.start());
             }
         }
     }

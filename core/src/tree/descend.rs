@@ -28,6 +28,25 @@ impl<'s> TreeRef<'s> {
         }
     }
 
+    /// Asks for the entries on both sides of `key`; its leaf has been asked for.
+    pub(crate) fn prefetch_neighbours(self, key: &[u8]) {
+        let Some(mut node) = self.root() else {
+            return;
+        };
+        loop {
+            match node {
+                NodeRef::Inner(inner) => node = inner.child_ref(inner.child_for(key)),
+                NodeRef::Leaf(leaf) => {
+                    let place = leaf.count_at_most(key);
+                    for place in place.saturating_sub(1)..leaf.len().min(place + 1) {
+                        leaf.pointer(place).prefetch();
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
     /// The last region of those that `count` counts in a leaf; `choose` names the
     /// child in which they end.
     #[inline]

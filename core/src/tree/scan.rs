@@ -17,30 +17,43 @@ impl<'s> TreeRef<'s> {
     /// Before the region that holds `start`, or else the first that starts after
     /// it.
     pub(crate) fn seek(self, start: &[u8]) -> Cursor<'s> {
-        let mut from = start;
-        if let Some(floor) = self.floor(start) {
-            // SAFETY: what the tree holds is alive for `'s`.
-            let floor: &'s Entry = unsafe { floor.as_ref() };
-            if floor.region().range().ends_after(start) {
-                from = floor.start();
-            }
-        }
         let mut cursor = Cursor {
             way: [None; MAX_HEIGHT],
             depth: 0,
             leaf: None,
             place: 0,
         };
-        let Some(root) = self.root() else {
+        cursor.go_to(self, start);
+        let Some(leaf) = cursor.leaf else {
             return cursor;
         };
-        cursor.descend(root, |inner| inner.child_for(from));
-        cursor.place = cursor.leaf.map_or(0, |leaf| leaf.count_below(from));
+        if let Some(place) = cursor.place.checked_sub(1) {
+            if leaf.entry(place).region().range().ends_after(start) {
+                cursor.place = place;
+            }
+        } else if let Some(floor) = self.floor(start) {
+            // The last region that starts before `start` is in the leaf before.
+            // SAFETY: what the tree holds is alive for `'s`.
+            let floor: &'s Entry = unsafe { floor.as_ref() };
+            if floor.region().range().ends_after(start) {
+                cursor.go_to(self, floor.start());
+                cursor.place = cursor.place.saturating_sub(1);
+            }
+        }
         cursor
     }
 }
 
 impl<'s> Cursor<'s> {
+    /// Behind the last region of the leaf for `key` that starts at or before it.
+    fn go_to(&mut self, tree: TreeRef<'s>, key: &[u8]) {
+        self.depth = 0;
+        if let Some(root) = tree.root() {
+            self.descend(root, |inner| inner.child_for(key));
+        }
+        self.place = self.leaf.map_or(0, |leaf| leaf.count_at_most(key));
+    }
+
     fn descend(&mut self, mut node: NodeRef<'s>, choose: impl Fn(&'s Inner) -> usize) {
         loop {
             match node {
