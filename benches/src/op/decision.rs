@@ -16,7 +16,7 @@ const HEAD: u64 = 1_000;
 const PROVEN: Moment = Moment::from_nanos(1_000_000_000);
 const NOW: Moment = Moment::from_nanos(2_000_000_000);
 
-/// A gate that serves at [`NOW`].
+/// A gate that serves at the fixed moment of these benches.
 ///
 /// # Panics
 /// If it does not.
