@@ -24,7 +24,7 @@ pub enum Question {
     BatchScan {
         /// The keys asked for.
         ranges: Vec<KeyRange>,
-        /// At most so many regions, a range and in all; never 0.
+        /// At most so many regions; the last range may exceed it, as PD has it. Never 0.
         limit: usize,
     },
     /// QueryRegion.
@@ -149,42 +149,37 @@ fn by_id(id: u64, found: Option<Region>) -> Result<Claim, Misfit> {
     }
 }
 
+/// PD scans each range with the whole limit, repeats no region that the last range found already, and
+/// looks at the total only before the next range: the last range may exceed the limit, while a cut at
+/// the limit says nothing about what comes behind it.
 fn batch_scan(ranges: &[KeyRange], limit: usize, found: Vec<Region>) -> Result<Vec<Claim>, Misfit> {
-    let total = found.len();
     let mut found = found.into_iter().peekable();
     let mut claims = Vec::new();
-    let mut left = limit;
-    for range in ranges {
-        // PD answers with a region once: one that reaches into the next range is not repeated there.
-        let repeated = claims.iter().rev().find_map(|claim| match claim {
+    let mut total = 0;
+    for (range, following) in ranges.iter().zip((0..ranges.len()).rev()) {
+        if total >= limit {
+            break;
+        }
+        let last = claims.iter().rev().find_map(|claim| match claim {
             Claim::Holds(region) => Some(region.range().clone()),
             _ => None,
         });
-        let reaches_in = repeated.filter(|last| last.overlaps(range));
+        let reaches_in = last.filter(|last| last.overlaps(range));
         let rest = match &reaches_in {
             None => Some(range.clone()),
             // What is left of the range behind the region that covers its beginning.
             Some(last) if last.end().is_empty() => None,
             Some(last) => KeyRange::new(last.end().clone(), range.end().clone()).ok(),
         };
-        // The total was reached: nothing more is said.
-        if left == 0 {
-            break;
+        let Some(rest) = rest else { continue };
+        let repeated = reaches_in.is_some();
+        let mut allowed = limit.saturating_sub(usize::from(repeated));
+        if following > 0 {
+            allowed = allowed.min(limit - total);
         }
-        if let Some(rest) = rest {
-            let used = usize::from(reaches_in.is_some());
-            let allowed = limit.saturating_sub(used).min(left);
-            left -= scan(
-                &rest,
-                allowed,
-                &mut found,
-                reaches_in.is_some(),
-                &mut claims,
-            )?
-            .min(left);
-        }
+        total += scan(&rest, allowed, &mut found, repeated, &mut claims)?;
     }
-    if found.peek().is_some() || total > limit {
+    if found.peek().is_some() {
         Err(Misfit::Order)
     } else {
         Ok(claims)
