@@ -103,6 +103,16 @@ fn place<T>(spare: &mut Spare, node: T) -> NonNull<T> {
     memory
 }
 
+/// The bytes of `node` again; its canary is not one of its own, and must be
+/// replaced without being dropped. Nothing else in a node needs a drop.
+fn duplicate<T>(spare: &mut Spare, node: &T) -> NonNull<T> {
+    const { assert!(size_of::<T>() <= NODE.size() && align_of::<T>() <= NODE.align()) };
+    let memory = spare.take().cast::<T>();
+    // SAFETY: memory for any node, owned by nobody else, hence not `node`'s.
+    unsafe { memory.as_ptr().copy_from_nonoverlapping(node, 1) };
+    memory
+}
+
 /// Drops `node` and keeps its memory.
 ///
 /// # Safety
@@ -193,7 +203,13 @@ impl Leaf {
     }
 
     pub(super) fn copy(&self, tag: Tag, spare: &mut Spare) -> NonNull<Self> {
-        Self::alloc_with(tag, spare, self.heads.clone(), self.slots)
+        let mut copy = duplicate(spare, self);
+        // SAFETY: just made, nobody else knows it.
+        let leaf = unsafe { copy.as_mut() };
+        leaf.tag = tag;
+        // SAFETY: valid for writes; the bytes there are another node's canary.
+        unsafe { (&raw mut leaf.canary).write(Canary::new()) };
+        copy
     }
 
     #[inline]
@@ -324,13 +340,13 @@ impl Inner {
 
     /// A copy that shares the separators.
     pub(super) fn copy(&self, tag: Tag, spare: &mut Spare) -> NonNull<Self> {
-        Self::alloc_with(
-            tag,
-            spare,
-            self.heads.clone(),
-            self.children,
-            self.separators,
-        )
+        let mut copy = duplicate(spare, self);
+        // SAFETY: just made, nobody else knows it.
+        let inner = unsafe { copy.as_mut() };
+        inner.tag = tag;
+        // SAFETY: valid for writes; the bytes there are another node's canary.
+        unsafe { (&raw mut inner.canary).write(Canary::new()) };
+        copy
     }
 
     /// How many separators the node has; its children are one more.
