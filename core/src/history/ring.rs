@@ -1,107 +1,133 @@
-//! The slots behind a history, and the orderings that the protocol rests on.
+//! What readers share, and the reading side of the protocol.
 
 use std::fmt;
-use std::ptr;
+
+use crossbeam_utils::CachePadded;
 
 use super::Answer;
+use super::capacity::{Capacity, segments};
+use super::pins::{Pin, Pins};
+use super::segment::Segment;
 use crate::sync::Canary;
-use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use crate::sync::reclaim::{self, Guard};
 
-/// A record with its index. Immutable once it is in a slot.
-struct Record<T> {
-    index: u64,
-    value: T,
+/// The records of one size and numbering: a table of segments and the next index.
+///
+/// A change of the size or of the numbering makes a new one. One that has been replaced stays as it
+/// was, and the segments it shares with its successor outlive it.
+pub(super) struct Table<T> {
+    /// How often the numbering has begun anew.
+    pub(super) lineage: u64,
+    /// The index that segment 0 begins with.
+    pub(super) origin: u64,
+    /// The oldest index that was here when the table was made. A segment begins with it.
+    pub(super) start: u64,
+    /// How many records must be kept.
+    pub(super) size: usize,
+    /// A segment holds two to the power of this many records.
+    pub(super) shift: u32,
+    /// Invariant: every index from `start` below this one has been put into its place.
+    pub(super) next: CachePadded<AtomicU64>,
+    /// Invariant: segment `n` is in the slot that is `n` modulo their number, or has not been
+    /// opened, or a later segment has come in its place. Segments are freed only by the reclaimer,
+    /// or with the ring.
+    pub(super) slots: Box<[AtomicPtr<Segment<T>>]>,
     canary: Canary,
 }
 
-/// The slots. One thread at a time appends; any thread reads.
+/// The table in force, and who needs what.
 pub(super) struct Ring<T> {
-    /// The index of the very first record.
-    origin: u64,
-    /// Invariant: every index from `origin` below this one has been put into its slot.
-    next: AtomicU64,
-    /// Invariant: null, or a record whose index is the slot's number modulo the capacity; the
-    /// index in a slot only grows. The record is freed only through the reclaimer.
-    slots: Box<[AtomicPtr<Record<T>>]>,
+    /// Never null; changed by the appender alone.
+    pub(super) table: AtomicPtr<Table<T>>,
+    /// Indexes below this one have been, or may just be, evicted.
+    pub(super) evicting: AtomicU64,
+    /// Readers that must get every record from an index on.
+    pub(super) retained: Pins,
+    /// Where the cursors stand.
+    pub(super) cursors: Pins,
 }
 
-// SAFETY: the ring owns its records like a `Box` each (hence `T: Send` to move it), and hands out
-// clones made from shared references on any thread (hence `T: Sync` to share it, and `T: Send`
-// because a record may be dropped by the thread that retires it).
+// SAFETY: the ring owns its segments like boxes (hence `T: Send` to move it), hands out clones made
+// from shared references on any thread (hence `T: Sync` to share it), and lets records be dropped
+// by the thread that frees a segment (hence `T: Send`).
 unsafe impl<T: Send + Sync> Send for Ring<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Ring<T> {}
 
-impl<T> Ring<T> {
-    pub(super) fn new(capacity: usize, next_index: u64) -> Self {
-        Self {
-            origin: next_index,
-            next: AtomicU64::new(next_index),
-            slots: (0..capacity.max(1))
-                .map(|_| AtomicPtr::new(ptr::null_mut()))
+impl<T> Table<T> {
+    pub(super) fn new(
+        (lineage, origin): (u64, u64),
+        (start, next): (u64, u64),
+        (size, segment_len): (usize, usize),
+    ) -> Box<Self> {
+        Box::new(Self {
+            lineage,
+            origin,
+            start,
+            size,
+            shift: segment_len.ilog2(),
+            next: CachePadded::new(AtomicU64::new(next)),
+            slots: (0..segments(size, segment_len))
+                .map(|_| AtomicPtr::default())
                 .collect(),
-        }
+            canary: Canary::new(),
+        })
     }
 
-    pub(super) fn capacity(&self) -> usize {
-        self.slots.len()
+    pub(super) fn slot(&self, number: u64) -> &AtomicPtr<Segment<T>> {
+        &self.slots[(number % self.slots.len() as u64) as usize]
+    }
+
+    /// The segment of an index that is not below the origin.
+    pub(super) fn number(&self, index: u64) -> u64 {
+        (index - self.origin) >> self.shift
+    }
+
+    /// The first index of a segment.
+    pub(super) fn begin(&self, number: u64) -> u64 {
+        self.origin + (number << self.shift)
+    }
+
+    /// The oldest index that is kept while `newest` is the newest segment.
+    pub(super) fn first_beside(&self, newest: u64) -> u64 {
+        let oldest = (newest + 1).saturating_sub(self.slots.len() as u64);
+        self.begin(oldest).max(self.start)
+    }
+
+    /// The oldest index that is kept when the next one is `next`.
+    pub(super) fn first_before(&self, next: u64) -> u64 {
+        if next == self.start {
+            return next;
+        }
+        self.first_beside(self.number(next - 1))
     }
 
     pub(super) fn next_index(&self) -> u64 {
-        // Acquire: pairs with the Release in `append`; every slot below is filled.
-        // Model: loom-tests/tests/ring.rs.
+        // Acquire: pairs with the Release in `Writer::publish`; every place below is filled, and its
+        // segment is in its slot. Model: ring::a_reader_beside_the_writer_sees_whole_records.
         self.next.load(Ordering::Acquire)
     }
 
-    pub(super) fn first_index(&self) -> u64 {
-        self.first_before(self.next_index())
-    }
-
-    /// The oldest index kept when the next one is `next`.
-    fn first_before(&self, next: u64) -> u64 {
-        next.saturating_sub(self.slots.len() as u64)
-            .max(self.origin)
-    }
-
-    fn slot(&self, index: u64) -> &AtomicPtr<Record<T>> {
-        &self.slots[(index % self.slots.len() as u64) as usize]
-    }
-}
-
-impl<T: Clone + Send + Sync + 'static> Ring<T> {
-    /// Puts `value` into the slot of `index` and lets readers know.
-    ///
-    /// # Safety
-    ///
-    /// No other call of this runs at the same time, and every earlier one happened before it: the
-    /// caller is the one appender. Indexes are consecutive from the ring's origin on, or readers
-    /// are told of gaps that are none.
-    pub(super) unsafe fn append(&self, index: u64, value: T) {
-        let record = Box::into_raw(Box::new(Record {
-            index,
-            value,
-            canary: Canary::new(),
-        }));
-        let slot = self.slot(index);
-        // Relaxed: only the appender writes slots, so it sees its own last store.
-        let old = slot.load(Ordering::Relaxed);
-        // Release: pairs with the Acquire in `get`; who follows the pointer sees the record filled
-        // in. Model: loom-tests/tests/ring.rs.
-        slot.store(record, Ordering::Release);
-        // Release: pairs with the Acquire in `next_index`; who sees the index sees the slot.
-        // Model: loom-tests/tests/ring.rs.
-        self.next.store(index + 1, Ordering::Release);
-        if !old.is_null() {
-            let guard = reclaim::pin();
-            // SAFETY: the pointer came from `Box::into_raw` in an earlier call, was unlinked by the
-            // store above, and only the appender retires what it unlinks.
-            unsafe { guard.retire_box(old) };
+    /// The segment, which begins below `next` as the caller has seen it, or the number of the one
+    /// that has come in its place.
+    fn segment<'g>(&self, number: u64, _guard: &'g Guard) -> Result<&'g Segment<T>, u64> {
+        // Acquire: pairs with the Release in `Writer::open`: a segment that came round after `next`
+        // was read is numbered. Model: ring::a_reader_that_is_overtaken_gets_a_gap.
+        let pointer = self.slot(number).load(Ordering::Acquire);
+        // SAFETY: null, or a segment that was linked when the guard was pinned or later, so it is
+        // not freed before the guard ends.
+        let segment = unsafe { pointer.as_ref() }.ok_or(number)?;
+        match segment.number() {
+            found if found == number => Ok(segment),
+            other => Err(other),
         }
     }
 
-    pub(super) fn read(&self, from: u64, limit: usize) -> Answer<T> {
-        let guard = reclaim::pin();
+    pub(super) fn read(&self, from: u64, limit: usize, guard: &Guard) -> Answer<T>
+    where
+        T: Clone,
+    {
         let next = self.next_index();
         if from == next {
             return Answer::CaughtUp;
@@ -115,66 +141,121 @@ impl<T: Clone + Send + Sync + 'static> Ring<T> {
         }
         let end = next.min(from.saturating_add(limit.max(1) as u64));
         let mut records = Vec::with_capacity((end - from) as usize);
-        for index in from..end {
-            match self.get(index, &guard) {
-                Ok(record) => records.push(record),
-                Err(Overtaken { by }) if records.is_empty() => {
-                    return Answer::Gap {
-                        first: self.first_before(by.saturating_add(1)),
-                    };
+        let mut at = from;
+        while at < end {
+            let number = self.number(at);
+            let segment = match self.segment(number, guard) {
+                Ok(segment) => segment,
+                Err(newest) if records.is_empty() => {
+                    let first = self.first_beside(newest);
+                    return Answer::Gap { first };
                 }
                 Err(_) => break,
-            }
+            };
+            let place = at - self.begin(number);
+            let count = (end - at).min((1 << self.shift) - place);
+            // SAFETY: these indexes are below `next`, whose Acquire load has ordered us after the
+            // filling of their places; the segment's number says that the places are theirs.
+            let run = unsafe { segment.run(place as usize, count as usize) };
+            records.extend_from_slice(run);
+            at += count;
         }
         Answer::Records {
             first: from,
             records,
         }
     }
-
-    /// The record of `index`, which is below `next` as the caller has seen it.
-    fn get(&self, index: u64, _guard: &Guard) -> Result<T, Overtaken> {
-        // Acquire: pairs with the Release in `append`. Model: loom-tests/tests/ring.rs.
-        let pointer = self.slot(index).load(Ordering::Acquire);
-        // SAFETY: the record is immutable, and the guard was pinned before the load, so it is not freed
-        // while we look.
-        let record = unsafe { pointer.as_ref() };
-        // A slot below `next` has been filled, unless the indexes have wrapped around 2^64.
-        let record = record.ok_or(Overtaken { by: index })?;
-        record.canary.check();
-        if record.index == index {
-            Ok(record.value.clone())
-        } else {
-            Err(Overtaken { by: record.index })
-        }
-    }
 }
 
-/// The wanted record has made way for this one.
-struct Overtaken {
-    by: u64,
+impl<T> Ring<T> {
+    pub(super) fn new(capacity: Capacity, next_index: u64) -> Self {
+        let table = Table::new(
+            (0, next_index),
+            (next_index, next_index),
+            (capacity.base(), capacity.segment_len()),
+        );
+        Self {
+            table: AtomicPtr::new(Box::into_raw(table)),
+            evicting: AtomicU64::new(next_index),
+            retained: Pins::new(),
+            cursors: Pins::new(),
+        }
+    }
+
+    /// The table in force. Everything one answer says comes from one table: one that is replaced
+    /// meanwhile answers as of the moment when it was.
+    pub(super) fn table<'g>(&self, _guard: &'g Guard) -> &'g Table<T> {
+        // Acquire: pairs with the Release in `Writer::replace`; the table is filled in.
+        // Model: ring::a_reader_beside_growth_misses_nothing.
+        let table = self.table.load(Ordering::Acquire);
+        // SAFETY: never null, and a table that is replaced after the guard was pinned is not freed
+        // before the guard ends.
+        let table = unsafe { &*table };
+        table.canary.check();
+        table
+    }
+
+    /// What `look` finds in the table in force.
+    pub(super) fn look<R>(&self, look: impl FnOnce(&Table<T>, &Guard) -> R) -> R {
+        let guard = reclaim::pin();
+        look(self.table(&guard), &guard)
+    }
+
+    /// The oldest and the next index.
+    pub(super) fn bounds(&self) -> (u64, u64) {
+        self.look(|table, _| {
+            let next = table.next_index();
+            (table.first_before(next), next)
+        })
+    }
+
+    /// Enters a pin; `Err` says from which index on one can be, when that one is too low.
+    pub(super) fn retain(&self, from: u64) -> Result<Pin, u64> {
+        let pin = self.retained.enter(from);
+        // Between entering the pin and the look at what is evicted; pairs with the fence in
+        // `Writer::open`. Model: pins::what_is_retained_is_kept.
+        fence(Ordering::SeqCst);
+        // Relaxed: ordered by the fence.
+        let evicting = self.evicting.load(Ordering::Relaxed);
+        if from < evicting {
+            self.retained.leave(&pin);
+            return Err(evicting);
+        }
+        Ok(pin)
+    }
 }
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        for slot in &self.slots {
-            // Relaxed: nobody else is left, and the last owner's `Arc` has ordered us after them.
-            let pointer = slot.load(Ordering::Relaxed);
-            if !pointer.is_null() {
-                // SAFETY: the slots own their records, and no reader is left: a reader holds the
-                // ring for as long as it looks into it.
-                drop(unsafe { Box::from_raw(pointer) });
-            }
+        // Relaxed, here and below: nobody else is left, and the last owner's `Arc` has ordered us
+        // after them.
+        let table = self.table.load(Ordering::Relaxed);
+        // SAFETY: the ring owns the table in force, a box, and no reader is left: a reader holds
+        // the ring for as long as it looks into it.
+        let table = unsafe { Box::from_raw(table) };
+        let next = table.next.load(Ordering::Relaxed);
+        for slot in &table.slots {
+            let segment = slot.load(Ordering::Relaxed);
+            // SAFETY: null, or a segment that the table owns.
+            let Some(number) = unsafe { segment.as_ref() }.map(Segment::number) else {
+                continue;
+            };
+            let filled = (next - table.begin(number)).min(1 << table.shift);
+            // SAFETY: it is in the table in force, so it has not been retired; what lies below
+            // `next` is filled, and nothing else: the appender publishes whatever it fills.
+            unsafe { Segment::free(segment, filled as usize) };
         }
     }
 }
 
 impl<T> fmt::Debug for Ring<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, next) = self.bounds();
         f.debug_struct("Ring")
-            .field("first", &self.first_index())
-            .field("next", &self.next_index())
-            .field("capacity", &self.capacity())
+            .field("first", &first)
+            .field("next", &next)
+            .field("retained", &self.retained)
+            .field("cursors", &self.cursors)
             .finish_non_exhaustive()
     }
 }

@@ -1,12 +1,12 @@
-//! The history's answers, alone, against the sequential model, and under threads.
+//! The history's answers, alone and under threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use proptest::prelude::*;
-
-use super::model::ModelHistory;
 use super::*;
+
+mod adapting;
+mod against_model;
 
 #[test]
 fn exactly_one_of_four_answers() {
@@ -71,61 +71,56 @@ fn a_capacity_of_nothing_still_keeps_one() {
     );
 }
 
-#[derive(Clone, Debug)]
-enum Op {
-    Append,
-    AppendAll(usize),
-    Read { back: i64, limit: usize },
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    prop_oneof![
-        3 => Just(Op::Append),
-        1 => (0..20_usize).prop_map(Op::AppendAll),
-        4 => (-3..25_i64, 0..12_usize).prop_map(|(back, limit)| Op::Read { back, limit }),
-    ]
-}
-
-proptest! {
-    #[test]
-    fn the_ring_answers_like_the_model(
-        capacity in 0..9_usize,
-        origin in prop_oneof![Just(0_u64), 1..50_u64, Just(u64::MAX - 10_000)],
-        ops in prop::collection::vec(op(), 1..80),
-    ) {
-        let (mut appender, ring) = history(capacity, origin);
-        let mut model = ModelHistory::new(capacity, origin);
-        for op in ops {
-            match op {
-                Op::Append => {
-                    let value = appender.next_index();
-                    prop_assert_eq!(appender.append(value), model.append(value));
-                }
-                Op::AppendAll(count) => {
-                    let from = appender.next_index();
-                    let values = from..from + count as u64;
-                    prop_assert_eq!(appender.append_all(values.clone()), values.clone());
-                    values.for_each(|value| { model.append(value); });
-                }
-                Op::Read { back, limit } => {
-                    let from = ring.next_index().saturating_add_signed(-back);
-                    prop_assert_eq!(ring.read(from, limit), model.read(from, limit));
-                }
-            }
-            prop_assert_eq!(ring.first_index(), model.first_index());
-            prop_assert_eq!(ring.next_index(), model.next_index());
-        }
-    }
-}
-
 /// Readers chase an appender through a ring that is far too small for them. Each checks what it
 /// is told: consecutive records under their own indexes, and progress after each gap.
 #[test]
 fn readers_beside_the_appender_are_never_lied_to() {
-    const RECORDS: u64 = if cfg!(miri) { 200 } else { 200_000 };
-    let (mut appender, history) = history::<Box<u64>>(8, 1);
+    chase(Capacity::fixed(8));
+}
+
+/// The same with segments of several records.
+#[test]
+fn readers_of_long_segments_are_never_lied_to() {
+    chase(Capacity::fixed(70));
+}
+
+/// The same while the history grows and shrinks.
+#[test]
+fn readers_of_a_changing_size_are_never_lied_to() {
+    chase(Capacity::growing(40, 640));
+}
+
+fn chase(capacity: Capacity) {
+    const RECORDS: u64 = if cfg!(miri) { 400 } else { 100_000 };
+    let (mut appender, history) = adaptive_history::<Box<u64>>(capacity, 1);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        for limit in [1, 3] {
+            // One that the history grows for.
+            let (history, done) = (history.clone(), &done);
+            scope.spawn(move || {
+                let mut cursor = history.cursor(1);
+                loop {
+                    let last_round = done.load(Ordering::Acquire);
+                    let at = cursor.next_index();
+                    match cursor.read(limit) {
+                        Step::Records { first, records } => {
+                            assert_eq!(first, at);
+                            assert!(
+                                (at..)
+                                    .zip(&records)
+                                    .all(|(index, record)| **record == index)
+                            );
+                        }
+                        Step::Lagged { from, first } => assert!(from == at && first > at),
+                        Step::CaughtUp if last_round => break,
+                        Step::CaughtUp => std::hint::spin_loop(),
+                        other => panic!("{other:?}"),
+                    }
+                }
+                assert_eq!(cursor.next_index(), RECORDS + 1);
+            });
+        }
         for limit in [1, 3, 100] {
             let (history, done) = (history.clone(), &done);
             scope.spawn(move || {
@@ -155,6 +150,12 @@ fn readers_beside_the_appender_are_never_lied_to() {
         }
         for index in 1..=RECORDS {
             assert_eq!(appender.append(Box::new(index)), index);
+            if index % 50 == 0 {
+                appender.maintain();
+            }
+            if index % 997 == 0 {
+                appender.observe(index - index % 500);
+            }
         }
         done.store(true, Ordering::Release);
     });
