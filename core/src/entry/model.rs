@@ -248,8 +248,11 @@ impl ModelWord {
         if self.fixed {
             return Renewed::Fixed;
         }
-        let left = u128::from(deadline) * 1_000_000 - u128::from(now.as_nanos());
-        if left >= ttl.base().as_nanos() {
+        // All moments lie before the end of time: what would be later is that.
+        let end = u128::from(u64::MAX);
+        let deadline = (u128::from(deadline) * 1_000_000).min(end);
+        let wanted = (u128::from(now.as_nanos()) + ttl.base().as_nanos()).min(end);
+        if deadline >= wanted {
             return Renewed::InBand;
         }
         self.time = Time::Deadline(millis_begun(ttl.deadline(now, jitter)));
