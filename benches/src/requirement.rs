@@ -4,12 +4,16 @@ use crate::contender::{Contender, Lock, Ours, ParkingLot, Std};
 use crate::op::frames::BTREEMAP;
 use crate::round::Row;
 
+/// What single steps may take, in nanoseconds. They have no rival; their limits leave room for the
+/// machine.
+const LIMITS: [(&str, f64); 2] = [("mark", 12.0), ("renew", 3.0)];
+
 /// A requirement and what was measured.
 #[derive(Debug)]
 pub struct Verdict {
     /// What was compared.
     pub subject: String,
-    /// Rival's time over ours.
+    /// Rival's time, or the limit, over ours.
     pub ratio: f64,
     /// What the ratio must reach.
     pub at_least: f64,
@@ -29,6 +33,14 @@ impl Verdict {
 pub fn judge(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for ours in rows.iter().filter(|row| row.contender == Ours::NAME) {
+        let limit = LIMITS.iter().find(|(op, _)| *op == ours.subject.op);
+        if let Some((op, limit)) = limit {
+            verdicts.push(Verdict {
+                subject: format!("{op}, beside a limit of {limit} ns"),
+                ratio: limit / ours.ns_per_op,
+                at_least: 1.0,
+            });
+        }
         let against = |rivals: &[&str]| {
             let beside = rows.iter().filter(|row| {
                 row.subject.op == ours.subject.op
@@ -108,6 +120,13 @@ mod tests {
         };
         assert!(judged(20.0)[0].holds());
         assert!(!judged(20.1)[0].holds());
+    }
+
+    #[test]
+    fn a_step_without_a_rival_has_a_limit() {
+        let holds = |op, ns| judge(&[row(op, Ours::NAME, ns)])[0].holds();
+        assert!(holds("mark", 12.0) && !holds("mark", 12.1));
+        assert!(holds("renew", 3.0) && !holds("renew", 3.1));
     }
 
     #[test]

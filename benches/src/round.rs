@@ -6,6 +6,7 @@
 //! taken, lane by lane.
 
 use std::hint::black_box;
+use std::iter::Sum;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,6 +45,21 @@ pub struct Timing {
 impl Timing {
     fn ns_per_op(self) -> f64 {
         self.elapsed.as_nanos() as f64 / self.operations.max(1) as f64
+    }
+}
+
+impl Sum for Timing {
+    fn sum<I: Iterator<Item = Self>>(portions: I) -> Self {
+        portions.fold(
+            Self {
+                operations: 0,
+                elapsed: Duration::ZERO,
+            },
+            |sum, portion| Self {
+                operations: sum.operations + portion.operations,
+                elapsed: sum.elapsed + portion.elapsed,
+            },
+        )
     }
 }
 

@@ -8,11 +8,15 @@ use tidegate_benches::contender::{Contender, Ours, digest};
 use tidegate_benches::fixture::Fixture;
 use tidegate_benches::op::decision::{decide, open_gate};
 use tidegate_core::clock::{BootClock, Clock};
+use tidegate_core::entry::Ttl;
 use tidegate_core::gate::Thresholds;
-use tidegate_core::{InvalidReason, Moment};
+use tidegate_core::{Entry, InvalidReason, Moment, Provenance};
 
 const REGIONS: usize = 10_000;
 const TIMES: usize = 10_000;
+const RECEIVED: Provenance = Provenance::Stream {
+    received_at: Moment::from_nanos(1),
+};
 
 fn main() -> ExitCode {
     let fixture = Fixture::new(REGIONS);
@@ -21,6 +25,10 @@ fn main() -> ExitCode {
     let keys = fixture.queries(TIMES, 1);
     let thresholds = Thresholds::default();
     let gate = open_gate();
+    let leased: Vec<Entry> = (0..TIMES)
+        .map(|index| Entry::new(fixture.region(index % REGIONS, 0), RECEIVED))
+        .map(|entry| entry.with_deadline(Moment::from_nanos(1_000_000_000_000)))
+        .collect();
     // The first guard of a thread registers it with the reclaimer.
     drop(map.pin());
 
@@ -50,6 +58,12 @@ fn main() -> ExitCode {
                 if let Some(entry) = map.pin().get(key) {
                     let _ = entry.word().confirm(Moment::from_nanos(1_000_000));
                 }
+            }
+        }),
+        check("renew", &|| {
+            for (seconds, entry) in (0..).zip(&leased) {
+                let now = Moment::from_nanos(seconds * 1_000_000_000);
+                let _ = black_box(entry.word().renew(now, Ttl::DEFAULT, || 7));
             }
         }),
         check("mark", &|| {

@@ -13,7 +13,7 @@ use tidegate_benches::op::{Effort, decision, frames, lookup, marking, ring, upda
 use tidegate_benches::requirement::judge;
 use tidegate_benches::round::Row;
 
-const OPS: [&str; 8] = [
+const OPS: [&str; 9] = [
     "get",
     "scan64",
     "update",
@@ -22,6 +22,7 @@ const OPS: [&str; 8] = [
     "gate",
     "ring_push",
     "mark",
+    "renew",
 ];
 
 /// Measure every contender in one run, alternately, and write op, regions, threads, contender and
@@ -38,7 +39,7 @@ struct Options {
     #[arg(long, default_value_t = 100_000)]
     operations: usize,
     /// Operations to measure; get brings get_2r, ring_push its row beside a reader, gate the
-    /// clock, mark the confirmation
+    /// clock, mark the confirmation, renew the renewal that writes
     #[arg(long, value_delimiter = ',', value_parser = OPS, default_values_t = OPS.map(String::from))]
     ops: Vec<String>,
     /// Where the table goes
@@ -103,6 +104,10 @@ fn measure(options: &Options) -> Vec<Row> {
     if wanted("mark") {
         let fixture = Fixture::new(options.operations.min(10_000));
         rows.extend(marking::mark(&fixture, effort));
+    }
+    if wanted("renew") {
+        let fixture = Fixture::new(options.operations.min(10_000));
+        rows.extend(marking::renew(&fixture, effort));
     }
     rows
 }

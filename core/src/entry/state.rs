@@ -118,6 +118,17 @@ impl State {
         self.0 & (REASON | RELOAD_ON_ACCESS) == 0 && !self.is_expired(now)
     }
 
+    /// Whether [`State::access`] says [`Renewed::InBand`]: the common case in one
+    /// comparison of bits and two of times.
+    #[inline]
+    pub(super) const fn is_in_band(self, now: Moment, ttl: Ttl) -> bool {
+        let is_plain = self.0 & (REASON | SUPERSEDED | LEASED | FIXED) == LEASED;
+        match self.time() {
+            Some(deadline) if is_plain => matches!(ttl.standing(deadline, now), Standing::InBand),
+            _ => false,
+        }
+    }
+
     /// What an access makes of the word: an answer at once, or `Err` if the
     /// deadline is to be moved on.
     #[inline]

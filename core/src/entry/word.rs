@@ -182,7 +182,11 @@ impl StateWord {
     /// [`Ttl::deadline`].
     #[inline]
     pub fn renew(&self, now: Moment, ttl: Ttl, jitter: impl FnOnce() -> u32) -> Renewed {
-        match self.load().access(now, ttl) {
+        let state = self.load();
+        if state.is_in_band(now, ttl) {
+            return Renewed::InBand;
+        }
+        match state.access(now, ttl) {
             Ok(renewed) => renewed,
             Err(()) => self.extend(now, ttl, jitter()),
         }
