@@ -11,7 +11,7 @@ use loom::thread;
 use tidegate_core::entry::{
     Confirmed, Flagged, Invalidated, Pinned, Reload, ReloadTicket, Renewed, Ripened, Taken, Ttl,
 };
-use tidegate_core::{Batch, Entry, Expect, InvalidReason, Moment, Provenance, RegionMap};
+use tidegate_core::{Batch, Entry, Expect, InvalidReason, Moment, Outcome, Provenance, RegionMap};
 use tidegate_loom_tests::model;
 
 use regions::{STREAM, region};
@@ -178,6 +178,43 @@ fn e3_a_pin_meets_the_replacement_or_is_handed_to_it() {
             assert!(live.word().is_pinned(), "the pin was lost");
         },
     );
+}
+
+/// Defends the writer's look at the pin before it publishes: whoever sees the
+/// replacement of a pinned entry sees it pinned.
+#[test]
+fn e3_a_replacement_is_pinned_from_the_first() {
+    model("word::e3_a_replacement_is_pinned_from_the_first", || {
+        let (map, old) = map_of(Entry::new(region(1, "a", "z", 1), FOLLOWER));
+        assert_eq!(old.word().pin_to_leader(), Pinned::Done);
+        let writer_map = Arc::clone(&map);
+        let writer = thread::spawn(move || replace(&writer_map));
+        assert!(live(&map).word().is_pinned(), "asks a follower again");
+        writer.join().unwrap();
+    });
+}
+
+/// Defends that an inheritance ends with the attempt to publish that it was made
+/// for: who puts a region that is not there any more inherits nothing.
+#[test]
+fn e3_an_inheritance_ends_with_its_attempt() {
+    model("word::e3_an_inheritance_ends_with_its_attempt", || {
+        let (map, old) = map_of(Entry::new(region(1, "a", "z", 1), FOLLOWER));
+        assert_eq!(old.word().pin_to_leader(), Pinned::Done);
+        let remover_map = Arc::clone(&map);
+        let remover = thread::spawn(move || {
+            let mut batch = Batch::new();
+            batch.remove(1, Expect::Any);
+            remover_map.apply(batch)
+        });
+        let outcome = map.put(region(1, "a", "z", 1), FOLLOWER);
+        let _ = remover.join().unwrap();
+        if matches!(outcome, Outcome::Inserted { .. }) {
+            assert!(!live(&map).word().is_pinned(), "pinned by nobody");
+        } else {
+            assert_eq!(outcome, Outcome::Replaced);
+        }
+    });
 }
 
 /// Defends the loop of a hand-over, and the Acquire of an heir: a pin that comes
