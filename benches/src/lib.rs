@@ -10,6 +10,7 @@
 //! - [`row_key`]: row keys as `TiDB` makes them, 27 bytes in memcomparable form;
 //! - [`fixture`]: regions over such keys, in any number and any order, and queries for them;
 //! - [`contender`]: the map and its rivals behind one trait;
+//! - [`processor`]: binding threads to processors;
 //! - [`round`]: the alternating rounds, their medians, and the table they fill;
 //! - [`op`]: the operations, each of which sets lanes beside one another;
 //! - [`requirement`]: what the figures must satisfy.
@@ -18,6 +19,7 @@
 pub mod contender;
 pub mod fixture;
 pub mod op;
+pub mod processor;
 pub mod requirement;
 pub mod round;
 pub mod row_key;

@@ -11,6 +11,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::processor::Processor;
+
 /// One contender's way to do one operation.
 pub struct Lane<'a> {
     contender: &'static str,
@@ -142,19 +144,24 @@ pub fn timed_together<R>(
     }
 }
 
-/// Measures while `beside` runs over and over on a thread of its own.
+/// Measures while `beside` runs over and over on a thread of its own, and on a processor of its own
+/// if there is more than one: a scheduler that lets the two take turns would hide what they cost
+/// each other.
 pub fn timed_beside(beside: impl Fn() + Sync, measured: impl FnOnce() -> Timing) -> Timing {
     use std::sync::atomic::{AtomicBool, Ordering};
     let done = AtomicBool::new(false);
     let started = Barrier::new(2);
+    let [ours, companions] = Processor::two();
     thread::scope(|scope| {
         scope.spawn(|| {
+            let _bound = companions.map(Processor::bind);
             started.wait();
             // Relaxed: nothing but the end of the loop depends on it.
             while !done.load(Ordering::Relaxed) {
                 beside();
             }
         });
+        let _bound = ours.map(Processor::bind);
         started.wait();
         let timing = measured();
         // Relaxed: see the loop above.

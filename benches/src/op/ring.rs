@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::hint::black_box;
-use std::sync::Mutex;
 
 use tidegate_core::history::history;
 
@@ -11,7 +10,9 @@ use crate::round::{Lane, Row, Subject, Timing, alternate, timed_beside, timed_by
 
 const CAPACITY: usize = 10_000;
 const READ: usize = 1_000;
-const RIVAL: &str = "mutex_vecdeque";
+/// A push is so short that a round has this many for each operation asked for: the reader beside
+/// needs the time to be given a processor.
+const PUSHES: usize = 20;
 
 /// A record of the size of a cache line.
 type Record = [u64; 8];
@@ -21,9 +22,15 @@ type Record = [u64; 8];
 pub fn push(effort: Effort) -> Vec<Row> {
     let mut rows = Vec::new();
     for (op, threads) in [("ring_push", 1), ("ring_push_1r", 2)] {
+        let (count, beside) = (effort.operations * PUSHES, threads > 1);
         let lanes = vec![
-            Lane::new("tidegate", move |_| ours(effort.operations, threads > 1)),
-            Lane::new(RIVAL, move |_| rival(effort.operations, threads > 1)),
+            Lane::new("tidegate", move |_| ours(count, beside)),
+            Lane::new("mutex_vecdeque_std", move |_| {
+                rival(count, beside, &std::sync::Mutex::new(empty()))
+            }),
+            Lane::new("mutex_vecdeque_parking_lot", move |_| {
+                rival(count, beside, &parking_lot::Mutex::new(empty()))
+            }),
         ];
         rows.extend(alternate(
             Subject {
@@ -60,16 +67,38 @@ fn ours(count: usize, beside_reader: bool) -> Timing {
     timed_beside(read, pushes)
 }
 
-fn rival(count: usize, beside_reader: bool) -> Timing {
-    let ring = Mutex::new(VecDeque::<Record>::with_capacity(CAPACITY));
+type Queue = VecDeque<Record>;
+
+fn empty() -> Queue {
+    Queue::with_capacity(CAPACITY)
+}
+
+trait Lock: Sync {
+    fn locked<R>(&self, work: impl FnOnce(&mut Queue) -> R) -> R;
+}
+
+impl Lock for std::sync::Mutex<Queue> {
+    fn locked<R>(&self, work: impl FnOnce(&mut Queue) -> R) -> R {
+        work(&mut self.lock().expect("no holder panics"))
+    }
+}
+
+impl Lock for parking_lot::Mutex<Queue> {
+    fn locked<R>(&self, work: impl FnOnce(&mut Queue) -> R) -> R {
+        work(&mut self.lock())
+    }
+}
+
+fn rival(count: usize, beside_reader: bool, ring: &impl Lock) -> Timing {
     let pushes = || {
         timed_by_the_wall(count, || {
             for n in 0..count as u64 {
-                let mut ring = ring.lock().expect("no holder panics");
-                if ring.len() == CAPACITY {
-                    ring.pop_front();
-                }
-                ring.push_back([n; 8]);
+                ring.locked(|ring| {
+                    if ring.len() == CAPACITY {
+                        ring.pop_front();
+                    }
+                    ring.push_back([n; 8]);
+                });
             }
         })
     };
@@ -77,9 +106,11 @@ fn rival(count: usize, beside_reader: bool) -> Timing {
         return pushes();
     }
     let read = || {
-        let ring = ring.lock().expect("no holder panics");
-        let from = ring.len().saturating_sub(READ);
-        drop(black_box(ring.range(from..).copied().collect::<Vec<_>>()));
+        let copy: Vec<Record> = ring.locked(|ring| {
+            let from = ring.len().saturating_sub(READ);
+            ring.range(from..).copied().collect()
+        });
+        drop(black_box(copy));
     };
     timed_beside(read, pushes)
 }
