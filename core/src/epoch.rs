@@ -17,6 +17,7 @@ pub struct RegionEpoch {
 
 impl RegionEpoch {
     /// An epoch from its two counters, in the order of the wire's fields.
+    #[must_use]
     pub const fn new(conf_ver: u64, version: u64) -> Self {
         Self { conf_ver, version }
     }
@@ -24,12 +25,14 @@ impl RegionEpoch {
     /// Whether a region with this epoch has just been made from nothing, as
     /// unsafe recovery does; PD lets such a region replace anything, unless it
     /// covers the whole key space (then it is a new cluster's first region).
+    #[must_use]
     pub const fn is_recreated(self) -> bool {
         self.conf_ver == 1 && self.version == 1
     }
 
     /// Whether either counter is behind that of `other`: the test by which PD
     /// refuses a report about a region that it knows under `other`.
+    #[must_use]
     pub const fn is_older_than(self, other: Self) -> bool {
         self.version < other.version || self.conf_ver < other.conf_ver
     }

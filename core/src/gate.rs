@@ -46,6 +46,7 @@
 //! waited for the end of the tasks that report for earlier ones with the same lowest bit (to
 //! have aborted them is not enough), so that none of them is inside a call.
 
+use std::fmt;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -179,6 +180,12 @@ impl RefuseReason {
             Self::NotProven => "not_proven",
             Self::Silence => "silence",
         }
+    }
+}
+
+impl fmt::Display for RefuseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

@@ -44,6 +44,7 @@ impl Key {
 
     /// The bytes of the key.
     #[inline]
+    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
@@ -52,6 +53,7 @@ impl Key {
     }
 
     /// Bytes of heap memory that the key owns, 0 for an inline key.
+    #[must_use]
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
             Repr::Inline { .. } => 0,

@@ -23,7 +23,12 @@
 //! - [`map`]: all regions, by key and by id; every read starts from a snapshot.
 //! - [`history`]: the last changes by index, for whoever follows.
 //! - [`gate`]: whether the map is fresh enough to answer from.
-//! - [`clock`], [`sync`]: time and atomics, each behind one door.
+//! - [`clock`]: time, passed in.
+//!
+//! Three examples show how the parts go together: `region_cache` (a client's cache
+//! with a time to live), `change_feed` (followers that rebuild a map from a
+//! history) and `freshness_gate` (a replica that answers while it can prove that it
+//! is fresh). `cargo run -p tidegate-core --example region_cache` runs the first.
 //!
 //! # Consistency
 //!
@@ -35,9 +40,16 @@
 //!   that is taken afterwards, on any thread that knows of the return.
 //! - Refusals are decided against the root that the batch replaces; a batch of
 //!   which all changes are refused, against some root between call and return.
-//! - The word of an [`Entry`] is not part of the snapshot: marks, pins and
-//!   confirmations show at once, to everyone who holds the entry. An entry that
-//!   has left the map says so, to whoever tries to mark it.
+//! - The word of an [`Entry`] is not part of the snapshot: marks, pins,
+//!   confirmations, deadlines and reloads show at once, to everyone who holds the
+//!   entry. Each transition is one step on one word, so that an entry that was
+//!   found invalid is never valid again, and who sees a mark sees what its marker
+//!   had done before. An entry that has left the map says so, to whoever tries to
+//!   mark it.
+//! - A pin to the PD leader outlives the entry that it was set on, whoever replaces
+//!   that, until a description from the PD leader or under another epoch takes its
+//!   place. A load that starts while the replacement is being published may still
+//!   miss a pin that was set in that moment; the next one does not.
 //! - The gate's decision belongs to a generation; an answer needs the snapshot's
 //!   generation to be equal to the gate's.
 //!
@@ -51,6 +63,13 @@
 //! - A snapshot holds back the freeing of memory, in all maps of the process.
 //!   Long scans should go page by page. [`MapStats`] shows what waits.
 //! - Freed nodes are kept for reuse, up to about 9 MiB a map.
+//! - An entry has one time: it is confirmed or it has a deadline, not both. An entry
+//!   with a deadline lives for up to two bands longer than the base, so that its
+//!   renewal writes at most once per band ([`entry::Ttl`]).
+//! - Accesses are not counted, and nothing is evicted: who bounds a cache sweeps the
+//!   map, and removes what has expired.
+//! - Enums that answer a question are closed, so that the compiler shows all that can
+//!   happen; those that name a reason from outside are open to more.
 //! - Sharing an entry beyond a snapshot ([`EntryRef::to_shared`]) writes to its
 //!   count, which reading from the snapshot does not.
 //!
@@ -77,6 +96,9 @@ mod proof;
 pub mod provenance;
 pub mod range;
 pub mod region;
+// Not part of the API: the models search the crate through this door, and need some
+// of it to hold what is shared in their hands.
+#[doc(hidden)]
 pub mod sync;
 mod tree;
 

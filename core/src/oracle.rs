@@ -27,6 +27,7 @@ pub struct SequentialMap {
 
 impl SequentialMap {
     /// An empty map.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -47,16 +48,19 @@ impl SequentialMap {
     }
 
     /// How many regions are live.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.by_start.len()
     }
 
     /// Whether no region is live.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_start.is_empty()
     }
 
     /// The region that holds `key`.
+    #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry>> {
         let up_to = (Bound::Unbounded, Bound::Included(key));
         let (_, entry) = self.by_start.range::<[u8], _>(up_to).next_back()?;
@@ -65,6 +69,7 @@ impl SequentialMap {
 
     /// The left neighbour of the region that holds `key`, if no hole lies
     /// between the two.
+    #[must_use]
     pub fn prev(&self, key: &[u8]) -> Option<&Arc<Entry>> {
         let current = self.get(key)?;
         let before = (
@@ -79,12 +84,14 @@ impl SequentialMap {
     }
 
     /// The region with this id.
+    #[must_use]
     pub fn by_id(&self, id: u64) -> Option<&Arc<Entry>> {
         self.by_id.get(&id)
     }
 
     /// The region that holds `start`, and all that start after it and before
     /// `end` (empty: plus infinity), in order.
+    #[must_use]
     pub fn scan(&self, start: &[u8], end: &[u8]) -> Vec<&Arc<Entry>> {
         self.by_start
             .values()
@@ -94,6 +101,7 @@ impl SequentialMap {
     }
 
     /// All regions that overlap `range`, in order.
+    #[must_use]
     pub fn overlaps(&self, range: &KeyRange) -> Vec<&Arc<Entry>> {
         let overlaps = |entry: &&Arc<Entry>| entry.region().range().overlaps(range);
         self.by_start.values().filter(overlaps).collect()

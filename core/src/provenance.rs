@@ -47,6 +47,7 @@ pub enum Provenance {
 impl Provenance {
     /// Whether a description from here may replace one from `old` that has the
     /// same id and the same epoch: the module's table.
+    #[must_use]
     pub fn replaces(self, old: Self) -> bool {
         use Provenance::{Follower, Leader, Stream};
         match (self, old) {
@@ -62,6 +63,7 @@ impl Provenance {
 
     /// The moment since which the PD leader is known to have agreed with the
     /// description, if the leader itself said it.
+    #[must_use]
     pub fn confirmed_at(self) -> Option<Moment> {
         match self {
             Self::Leader { asked_at, .. } => Some(asked_at),
@@ -70,6 +72,7 @@ impl Provenance {
     }
 
     /// Whether the PD leader itself was asked.
+    #[must_use]
     pub fn is_leader(self) -> bool {
         matches!(self, Self::Leader { .. })
     }

@@ -34,6 +34,7 @@ impl KeyRange {
     }
 
     /// The whole key space.
+    #[must_use]
     pub const fn all() -> Self {
         Self {
             end: Key::EMPTY,
@@ -43,34 +44,40 @@ impl KeyRange {
 
     /// The first key of the range; empty is minus infinity.
     #[inline]
+    #[must_use]
     pub const fn start(&self) -> &Key {
         &self.start
     }
 
     /// The first key after the range; empty is plus infinity.
     #[inline]
+    #[must_use]
     pub const fn end(&self) -> &Key {
         &self.end
     }
 
     /// Whether this is the whole key space.
+    #[must_use]
     pub fn is_all(&self) -> bool {
         self.start.is_empty() && self.end.is_empty()
     }
 
     /// Whether `key` lies in the range.
     #[inline]
+    #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.start.as_bytes() <= key && self.ends_after(key)
     }
 
     /// Whether the range's end lies beyond `key`.
     #[inline]
+    #[must_use]
     pub fn ends_after(&self, key: &[u8]) -> bool {
         self.end.is_empty() || key < self.end.as_bytes()
     }
 
     /// Whether the range ends exactly where `next` starts, without a hole.
+    #[must_use]
     pub fn is_followed_by(&self, next: &Self) -> bool {
         // An empty end is plus infinity, which nothing follows; an empty start
         // is minus infinity, which follows nothing.
@@ -78,6 +85,7 @@ impl KeyRange {
     }
 
     /// Whether some key lies in both ranges.
+    #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.ends_after(&other.start) && other.ends_after(&self.start)
     }

@@ -143,51 +143,60 @@ impl Region {
 
     /// The region's id, never 0.
     #[inline]
+    #[must_use]
     pub const fn id(&self) -> u64 {
         self.id
     }
 
     /// The keys that the region holds.
     #[inline]
+    #[must_use]
     pub const fn range(&self) -> &KeyRange {
         &self.range
     }
 
     /// The first key of the range.
     #[inline]
+    #[must_use]
     pub const fn start(&self) -> &Key {
         self.range.start()
     }
 
     /// The first key after the range; empty is plus infinity.
     #[inline]
+    #[must_use]
     pub const fn end(&self) -> &Key {
         self.range.end()
     }
 
     /// The region's epoch.
     #[inline]
+    #[must_use]
     pub const fn epoch(&self) -> RegionEpoch {
         self.epoch
     }
 
     /// All peers, in the order in which they were reported.
+    #[must_use]
     pub const fn peers(&self) -> &[Peer] {
         &self.peers
     }
 
     /// The peer that leads, if it is known.
+    #[must_use]
     pub const fn leader(&self) -> Option<Peer> {
         self.leader
     }
 
     /// What few lookups ask for; `None` if all of it is empty.
+    #[must_use]
     pub fn details(&self) -> Option<&Details> {
         self.details.as_deref()
     }
 
     /// Whether PD's exception for recreated regions applies: an epoch made from
     /// nothing, on less than the whole key space.
+    #[must_use]
     pub fn is_recreated(&self) -> bool {
         self.epoch.is_recreated() && !self.range.is_all()
     }

@@ -48,6 +48,7 @@ pub struct Entry {
 impl Entry {
     /// An entry that is valid and unpinned; confirmed if the PD leader itself
     /// described it.
+    #[must_use]
     pub fn new(region: Region, provenance: Provenance) -> Self {
         let state = provenance
             .confirmed_at()

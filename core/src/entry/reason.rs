@@ -33,10 +33,10 @@ impl InvalidReason {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::NoLeader => "no-leader",
-            Self::RegionNotFound => "region-not-found",
-            Self::EpochNotMatch => "epoch-not-match",
-            Self::StoreNotFound => "store-not-found",
+            Self::NoLeader => "no_leader",
+            Self::RegionNotFound => "region_not_found",
+            Self::EpochNotMatch => "epoch_not_match",
+            Self::StoreNotFound => "store_not_found",
             Self::Other => "other",
         }
     }

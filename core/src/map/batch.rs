@@ -37,11 +37,13 @@ pub(crate) enum Change {
 
 impl Batch {
     /// An empty batch.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// An empty batch with room for `changes` changes.
+    #[must_use]
     pub fn with_capacity(changes: usize) -> Self {
         Self {
             changes: Vec::with_capacity(changes),
@@ -73,11 +75,13 @@ impl Batch {
     }
 
     /// How many changes have been added.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.changes.len()
     }
 
     /// Whether nothing has been added.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
@@ -89,6 +93,22 @@ impl Batch {
 
     pub(crate) fn into_changes(self) -> Vec<Change> {
         self.changes
+    }
+}
+
+impl Extend<(Region, Provenance)> for Batch {
+    fn extend<I: IntoIterator<Item = (Region, Provenance)>>(&mut self, regions: I) {
+        let regions = regions.into_iter();
+        self.changes.reserve(regions.size_hint().0);
+        regions.for_each(|(region, provenance)| self.put(region, provenance));
+    }
+}
+
+impl FromIterator<(Region, Provenance)> for Batch {
+    fn from_iter<I: IntoIterator<Item = (Region, Provenance)>>(regions: I) -> Self {
+        let mut batch = Self::new();
+        batch.extend(regions);
+        batch
     }
 }
 

@@ -76,11 +76,13 @@ pub struct MapStats {
 
 impl RegionMap {
     /// An empty map of generation 0.
+    #[must_use]
     pub fn new() -> Self {
         Self::with_generation(0)
     }
 
     /// An empty map.
+    #[must_use]
     pub fn with_generation(generation: u64) -> Self {
         let root = Box::new(Root::empty(generation));
         Self {

@@ -1,5 +1,6 @@
 //! What became of a change.
 
+use std::error::Error;
 use std::fmt;
 
 use crate::entry::Entry;
@@ -63,11 +64,13 @@ pub enum RefusalReason {
 
 impl Outcome {
     /// Whether nothing changed.
+    #[must_use]
     pub const fn is_refused(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
 
     /// Why nothing changed, if so.
+    #[must_use]
     pub const fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),
@@ -92,7 +95,7 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.reason.as_str())?;
+        self.reason.fmt(f)?;
         match self.lost_to {
             Some(Winner { id, epoch }) => write!(f, ": region {id} has {epoch}"),
             None => Ok(()),
@@ -100,17 +103,26 @@ impl fmt::Display for Refusal {
     }
 }
 
+impl Error for Refusal {}
+
 // === impl RefusalReason ===
 
 impl RefusalReason {
     /// A name for metrics and messages.
+    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::OlderEpoch => "older-epoch",
-            Self::OlderTruth => "older-truth",
-            Self::OverlapsNewer => "overlaps-newer",
+            Self::OlderEpoch => "older_epoch",
+            Self::OlderTruth => "older_truth",
+            Self::OverlapsNewer => "overlaps_newer",
             Self::Unexpected => "unexpected",
-            Self::UnknownId => "unknown-id",
+            Self::UnknownId => "unknown_id",
         }
+    }
+}
+
+impl fmt::Display for RefusalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }

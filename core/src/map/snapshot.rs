@@ -23,6 +23,7 @@ use crate::tree::Cursor;
 ///
 /// Looking up a region by key, by id or before a key takes no lock, allocates
 /// nothing and writes nothing (M5).
+#[must_use = "memory is held back for as long as the snapshot lives"]
 pub struct Snapshot<'m> {
     // Invariant: loaded under `guard`.
     root: NonNull<Root>,
@@ -39,6 +40,7 @@ pub struct EntryRef<'s> {
 }
 
 /// The regions of a range in ascending order; holes are skipped.
+#[must_use = "a scan does nothing until it is iterated"]
 pub struct Scan<'s> {
     cursor: Cursor<'s>,
     /// Where to stop; empty is plus infinity.
@@ -60,22 +62,26 @@ impl<'m> Snapshot<'m> {
     }
 
     /// The generation that the content belongs to.
+    #[must_use]
     pub fn generation(&self) -> u64 {
         self.root().generation
     }
 
     /// How many regions are live.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.root().tree.len()
     }
 
     /// Whether no region is live.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The region that holds `key`; `None` if `key` lies in a hole. O(log n).
     #[inline]
+    #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<EntryRef<'_>> {
         let entry = EntryRef::new(self.root().tree().floor(key)?);
         entry.region().range().ends_after(key).then_some(entry)
@@ -86,6 +92,7 @@ impl<'m> Snapshot<'m> {
     ///
     /// The rule of PD's GetPrevRegion: "previous" is relative to the region, not
     /// to the key.
+    #[must_use]
     pub fn prev(&self, key: &[u8]) -> Option<EntryRef<'_>> {
         let current = self.get(key)?;
         let left = EntryRef::new(self.root().tree().before(current.start())?);
@@ -97,6 +104,7 @@ impl<'m> Snapshot<'m> {
 
     /// The region with this id. O(log of the greatest id).
     #[inline]
+    #[must_use]
     pub fn by_id(&self, id: u64) -> Option<EntryRef<'_>> {
         self.root().by_id(id).map(EntryRef::new)
     }
@@ -170,6 +178,7 @@ impl<'s> EntryRef<'s> {
 
     /// The entry, for as long as the snapshot lives.
     #[inline]
+    #[must_use]
     pub fn as_entry(self) -> &'s Entry {
         // SAFETY: alive for `'s` by the type's invariant.
         unsafe { self.pointer.as_ref() }
@@ -177,6 +186,7 @@ impl<'s> EntryRef<'s> {
 
     /// A share of the entry that outlives the snapshot. Unlike reading, this
     /// writes to the entry's count.
+    #[must_use]
     pub fn to_shared(self) -> Arc<Entry> {
         // SAFETY: alive for `'s` by the type's invariant.
         unsafe { self.pointer.share() }
