@@ -13,6 +13,7 @@ fuzz_target!(|input: &[u8]| {
     let begin = u64::from(bytes.pair());
     let (mut appender, reader) = adaptive_history::<u64>(capacity, begin);
     let mut model = ModelHistory::adaptive(capacity, begin);
+    // Few, so that those of which there are too many do not slow down the rest.
     let (mut cursors, mut retained) = (Vec::new(), Vec::new());
     // Tells a record from those of other rounds, and of other numberings, in its place.
     let mut value = 0;
@@ -34,7 +35,7 @@ fuzz_target!(|input: &[u8]| {
                 });
                 assert_eq!(appender.append_all(records), next..model.next_index());
             }
-            6 => {
+            6 if cursors.len() < 8 => {
                 let from = place(bytes.byte());
                 assert_eq!(model.cursor(from), cursors.len());
                 cursors.push(Some(reader.cursor(from)));
@@ -53,7 +54,7 @@ fuzz_target!(|input: &[u8]| {
                     *cursor = None;
                 }
             }
-            10 => {
+            10 if retained.len() < 8 => {
                 let from = place(bytes.byte());
                 match (reader.retain(from), model.retain(from)) {
                     (Ok(token), Ok(handle)) => {

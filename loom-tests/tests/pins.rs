@@ -69,11 +69,27 @@ fn what_is_retained_outlives_a_shrink() {
     });
 }
 
-/// Defends the Release and Acquire of the list's head, and that a free node is taken by one
-/// read-modify-write: nobody's pin is lost or released by another.
+/// Defends the Release and Acquire of the list's head, and that a node is linked by one
+/// read-modify-write: no pin is lost, and who finds a node finds it filled in.
 #[test]
 fn pins_are_entered_side_by_side() {
     model("pins::pins_are_entered_side_by_side", || {
+        let (mut appender, history) = one_record();
+        let other = history.clone();
+        let other = thread::spawn(move || other.retain(0));
+        let ours = history.retain(0).unwrap();
+        let others = other.join().unwrap().unwrap();
+        drop(ours);
+        appender.append_all([10, 20]);
+        assert!(is_here(&history, 0), "gone while it is retained");
+        drop(others);
+    });
+}
+
+/// Defends that a free node is taken by one read-modify-write: nobody's pin is released by another.
+#[test]
+fn a_place_that_is_free_is_taken_once() {
+    model("pins::a_place_that_is_free_is_taken_once", || {
         let (mut appender, history) = one_record();
         // Leaves a free node behind, which both want.
         drop(history.retain(0));
