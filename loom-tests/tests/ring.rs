@@ -116,8 +116,7 @@ fn a_reader_beside_growth_misses_nothing() {
     });
 }
 
-/// Defends the guard of the old table and of the segments that only it refers to, and that a table
-/// is replaced before these are retired.
+/// Defends the guard, for the old table and the segments that only it refers to.
 #[test]
 fn a_reader_beside_a_shrink_is_never_lied_to() {
     model("ring::a_reader_beside_a_shrink_is_never_lied_to", || {
