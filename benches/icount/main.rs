@@ -13,9 +13,10 @@ use tidegate_benches::contender::{Contender, Ours};
 use tidegate_benches::fixture::Fixture;
 use tidegate_benches::op::decision::{decide, open_gate};
 use tidegate_benches::row_key::RowKey;
-use tidegate_core::Region;
+use tidegate_core::entry::Ttl;
 use tidegate_core::gate::{Gate, Thresholds};
 use tidegate_core::history::{Appender, History, history};
+use tidegate_core::{Entry, InvalidReason, Moment, Provenance, Region};
 
 const REGIONS: usize = 10_000;
 const TIMES: usize = 100;
@@ -112,8 +113,49 @@ fn ring_push(
     (appender, reader)
 }
 
+/// Entries with deadlines.
+fn entries() -> Vec<Entry> {
+    let fixture = Fixture::new(TIMES);
+    let asked_at = Moment::from_nanos(1);
+    let provenance = Provenance::Follower { asked_at };
+    (0..TIMES)
+        .map(|index| Entry::new(fixture.region(index, 0), provenance))
+        .map(|entry| entry.with_deadline(Ttl::DEFAULT.deadline(asked_at, 0)))
+        .collect()
+}
+
+#[library_benchmark]
+#[bench::valid(entries())]
+fn mark(entries: Vec<Entry>) -> Vec<Entry> {
+    for entry in &entries {
+        let _ = black_box(entry.word().invalidate(InvalidReason::EpochNotMatch));
+    }
+    entries
+}
+
+#[library_benchmark]
+#[bench::in_band(entries(), 30)]
+#[bench::due(entries(), 300)]
+fn renew(entries: Vec<Entry>, seconds: u64) -> Vec<Entry> {
+    let now = Moment::from_nanos(seconds * 1_000_000_000);
+    for entry in &entries {
+        let _ = black_box(entry.word().renew(black_box(now), Ttl::DEFAULT, || 0));
+    }
+    entries
+}
+
 library_benchmark_group!(
     name = operations,
-    benchmarks = [get, by_id, scan64, update, apply_frame, gate, ring_push]
+    benchmarks = [
+        get,
+        by_id,
+        scan64,
+        update,
+        apply_frame,
+        gate,
+        ring_push,
+        mark,
+        renew
+    ]
 );
 main!(library_benchmark_groups = operations);

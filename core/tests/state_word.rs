@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_core::entry::model::{ModelWord, Step};
-use tidegate_core::entry::{Reload, Ttl};
-use tidegate_core::{Entry, InvalidReason, KeyRange, Moment, Provenance, Region, RegionEpoch};
+use tidegate_core::entry::{Pinned, Reload, Ttl};
+use tidegate_core::{
+    Batch, Entry, Expect, InvalidReason, KeyRange, Moment, Provenance, Region, RegionEpoch,
+    RegionMap,
+};
 
 const MILLI: u64 = 1_000_000;
 
@@ -85,6 +88,31 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Supersede),
         1 => Just(Step::InheritPin),
     ]
+}
+
+#[test]
+fn a_deadline_hides_no_word_of_the_leader() {
+    let at = Moment::from_nanos(7 * MILLI);
+    let (entry, _) = Birth::Confirmed(at).pair();
+    assert_eq!(entry.confirmed_at(), Some(at));
+    let entry = entry.with_deadline(Moment::from_nanos(99 * MILLI));
+    assert_eq!(entry.confirmed_at(), Some(at));
+    assert_eq!(entry.word().load().confirmed_at(), None);
+}
+
+#[test]
+fn e3_a_pin_that_is_set_before_publication_is_there_afterwards() {
+    let map = RegionMap::new();
+    for _ in 0..2 {
+        let (entry, _) = Birth::Leased(Moment::from_nanos(99 * MILLI)).pair();
+        assert_eq!(entry.word().pin_to_leader(), Pinned::Done);
+        let mut batch = Batch::new();
+        batch.put_entry(entry, Expect::Any);
+        assert!(!map.apply(batch)[0].is_refused());
+        let snapshot = map.pin();
+        let state = snapshot.by_id(1).map(|entry| entry.word().load());
+        assert!(state.is_some_and(|state| state.is_pinned() && state.is_leased()));
+    }
 }
 
 proptest! {
