@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use tidegate_core::history::Capacity;
 use tidegate_core::{Region, RegionMap};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -90,7 +91,10 @@ impl Cluster {
             },
             tso: Tso::new(Arc::clone(&config.wall), state.physical),
             stores: Stores::new(state.stores),
-            regions: Regions::new(seed, config.ring_capacity),
+            regions: Regions::new(
+                seed,
+                Capacity::growing(config.ring_capacity, config.ring_limit),
+            ),
             streams: Registry::default(),
             limiter: Limiter::new(config.full_sync_rate),
             counters: Counters::default(),
@@ -251,7 +255,7 @@ impl LeaderState {
                 observer: seed.observer.clone(),
                 clock: Arc::clone(&seed.clock),
             },
-            1,
+            Capacity::fixed(1),
         );
         offline.load(region)?;
         self.seed.sequence = offline.seed().sequence;

@@ -19,8 +19,11 @@ pub struct LeaderConfig {
     pub listen: SocketAddr,
     /// The member's name.
     pub name: String,
-    /// How many changes the history keeps for streams that lag behind.
+    /// How many changes the history keeps for streams that lag behind; it grows while one needs more.
     pub ring_capacity: usize,
+    /// How many changes the history keeps at most. A stream that is further behind, or a full sync that more changes
+    /// under, is ended. Rounded down to `ring_capacity` times a power of two, and never below it.
+    pub ring_limit: usize,
     /// The most regions in one frame of a sync stream.
     pub max_batch: usize,
     /// How long a sync stream may be silent before it gets an empty frame.
@@ -32,8 +35,6 @@ pub struct LeaderConfig {
     /// What all full syncs together may send, in bytes a second; also the size of the largest burst, which no single
     /// frame may exceed. 0 lifts the limit.
     pub full_sync_rate: u64,
-    /// How many changes are kept for a full sync while its snapshot is sent. More than this ends the stream.
-    pub catch_up_limit: usize,
     /// How long open streams may take to end when the leader stops.
     pub stop_grace: Duration,
     /// Hears of every change of the map.
@@ -51,12 +52,12 @@ impl Default for LeaderConfig {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             name: "tidegate-pd".to_owned(),
             ring_capacity: 10_000,
+            ring_limit: 80_000,
             max_batch: 1000,
             keepalive: Duration::from_secs(10),
             send_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             full_sync_rate: 20 << 20,
-            catch_up_limit: 80_000,
             stop_grace: Duration::from_secs(1),
             observer: None,
             clock: Arc::new(BootClock),

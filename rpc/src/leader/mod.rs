@@ -45,11 +45,12 @@ mod wall;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{Region, RegionMap};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
@@ -73,6 +74,9 @@ use crate::proto::pdpb::pd_server::PdServer;
 
 /// PD's limit for what it receives.
 const MAX_REQUEST: usize = 150 << 20;
+
+/// How often PD looks whether its history can shrink.
+const HISTORY_CHECK: Duration = Duration::from_secs(300);
 
 /// A running leader. Dropping it ends it at once; [`EmbeddedLeader::stop`] ends it in order.
 pub struct EmbeddedLeader {
@@ -121,6 +125,7 @@ impl EmbeddedLeader {
         let addr = listener.local_addr().map_err(failed)?;
         let cluster = Arc::new(Cluster::new(config, addr, state));
         let cut = CancellationToken::new();
+        tokio::spawn(maintain(Arc::clone(&cluster)));
         let server = tokio::spawn(serve(listener, Arc::clone(&cluster), cut.clone()));
         Ok(Self {
             cluster,
@@ -248,6 +253,18 @@ async fn serve(listener: TcpListener, cluster: Arc<Cluster>, cut: CancellationTo
         .await;
     if let Err(error) = served {
         tracing::error!(%error, "the embedded leader's server failed");
+    }
+}
+
+/// Lets the history shrink after a slow stream has left, until the leader stops.
+async fn maintain(cluster: Arc<Cluster>) {
+    let mut check = interval_at(Instant::now() + HISTORY_CHECK, HISTORY_CHECK);
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = cluster.stopping.cancelled() => return,
+            _ = check.tick() => cluster.regions.maintain(),
+        }
     }
 }
 

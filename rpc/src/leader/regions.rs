@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::clock::Clock;
-use tidegate_core::history::{Appender, History, history};
+use tidegate_core::history::{Appender, Capacity, History, adaptive_history};
 use tidegate_core::{
     Batch, Entry, Key, KeyRange, Provenance, Region, RegionEpoch, RegionMap, Snapshot,
 };
@@ -111,7 +111,7 @@ impl fmt::Debug for Regions {
 }
 
 impl Regions {
-    pub(super) fn new(seed: Seed, ring_capacity: usize) -> Self {
+    pub(super) fn new(seed: Seed, capacity: Capacity) -> Self {
         let Seed {
             map,
             next_index,
@@ -119,7 +119,7 @@ impl Regions {
             observer,
             clock,
         } = seed;
-        let (appender, history) = history(ring_capacity, next_index);
+        let (appender, history) = adaptive_history(capacity, next_index);
         let writer = Writer {
             appender,
             sequence,
@@ -161,6 +161,17 @@ impl Regions {
     /// Wakes when records were appended. Subscribe before the first look at the history, or records may pass unseen.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.head.subscribe()
+    }
+
+    /// A follower has come back and wants the records from `index` on, whether they are here or not. The history grows
+    /// so that the next one that was away for so long finds them.
+    pub(super) fn wanted(&self, index: u64) {
+        self.writer().appender.observe(index);
+    }
+
+    /// To be called every five minutes, as PD does: gives back what the history has grown by once nobody needs it.
+    pub(super) fn maintain(&self) {
+        self.writer().appender.maintain();
     }
 
     /// Takes one report. `term` is the raft term, 0 when the reporter does not say.

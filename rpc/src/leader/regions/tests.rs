@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use tidegate_core::clock::ManualClock;
-use tidegate_core::history::Answer;
+use tidegate_core::history::{Answer, Capacity};
 use tidegate_core::{Moment, Peer, PeerRole};
 
 use super::*;
@@ -57,7 +57,7 @@ fn regions() -> (Regions, Arc<Diary>) {
         observer: Some(Arc::<Diary>::clone(&diary)),
         clock: Arc::new(ManualClock::new(Moment::from_nanos(1))),
     };
-    (Regions::new(seed, 16), diary)
+    (Regions::new(seed, Capacity::fixed(16)), diary)
 }
 
 fn region(id: u64, start: &str, end: &str, version: u64) -> Region {

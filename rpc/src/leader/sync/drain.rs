@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::Entry;
-use tidegate_core::history::{Answer, History};
+use tidegate_core::history::{Cursor, History, Step};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tonic::Status;
@@ -41,8 +41,8 @@ pub(super) struct SyncStream<'a> {
     frames: &'a Outlet<SyncRegionResponse>,
     seat: &'a Seat,
     head: watch::Receiver<u64>,
-    /// The index of the first record that was not sent.
-    pub(super) next: u64,
+    /// Stands at the first record that was not sent. The history grows, within its limit, to keep that one.
+    pub(super) cursor: Cursor<Arc<Entry>>,
 }
 
 impl<'a> SyncStream<'a> {
@@ -59,7 +59,10 @@ impl<'a> SyncStream<'a> {
             frames,
             seat,
             head,
-            next: cluster.regions.next_index(),
+            cursor: cluster
+                .regions
+                .history()
+                .cursor(cluster.regions.next_index()),
         }
     }
 
@@ -72,7 +75,10 @@ impl<'a> SyncStream<'a> {
     }
 
     async fn serve(&mut self, start_index: u64) -> Result<std::convert::Infallible, End> {
-        let bound = self.next;
+        let bound = self.next();
+        if (1..bound).contains(&start_index) {
+            self.cluster.regions.wanted(start_index);
+        }
         let held = self.history().first_index()..=bound;
         if start_index == 0 || !held.contains(&start_index) {
             Counters::count(&self.cluster.counters.full_syncs, 1);
@@ -80,7 +86,7 @@ impl<'a> SyncStream<'a> {
         } else if start_index == bound {
             self.send_empty().await?;
         } else {
-            self.next = start_index;
+            self.cursor.seek(start_index);
         }
         let keepalive = self.cluster.config.keepalive;
         let mut tick = interval_at(Instant::now() + keepalive, keepalive);
@@ -108,25 +114,25 @@ impl<'a> SyncStream<'a> {
     async fn drain(&mut self) -> Result<usize, End> {
         let mut sent = 0;
         loop {
-            match self
-                .history()
-                .read(self.next, self.cluster.config.max_batch)
-            {
-                Answer::Records { first, records } => {
+            match self.cursor.read(self.cluster.config.max_batch) {
+                Step::Records { first, records } => {
                     let frame = frame::regions(self.cluster_id(), first, records.iter());
-                    self.next = first + records.len() as u64;
                     sent += records.len();
                     self.send(frame).await?;
                 }
-                Answer::CaughtUp => return Ok(sent),
-                Answer::Gap { first } | Answer::Ahead { next: first } => {
-                    return Err(End::Overflowed {
-                        next: self.next,
-                        first,
-                    });
+                Step::CaughtUp => return Ok(sent),
+                Step::Lagged { from: next, first } => return Err(End::Overflowed { next, first }),
+                Step::Ahead { next: first } | Step::Reset { first } => {
+                    let next = self.next();
+                    return Err(End::Overflowed { next, first });
                 }
             }
         }
+    }
+
+    /// The index of the first record that was not sent.
+    pub(super) fn next(&self) -> u64 {
+        self.cursor.next_index()
     }
 
     pub(super) fn history(&self) -> &History<Arc<Entry>> {
@@ -138,7 +144,8 @@ impl<'a> SyncStream<'a> {
     }
 
     pub(super) async fn send_empty(&self) -> Result<(), End> {
-        self.send(frame::empty(self.cluster_id(), self.next)).await
+        self.send(frame::empty(self.cluster_id(), self.next()))
+            .await
     }
 
     pub(super) async fn send(&self, frame: SyncRegionResponse) -> Result<(), End> {

@@ -26,6 +26,7 @@ fn config() -> LeaderConfig {
     LeaderConfig {
         cluster_id: CLUSTER,
         ring_capacity: 16,
+        ring_limit: 64,
         max_batch: 4,
         full_sync_rate: 0,
         ..LeaderConfig::default()

@@ -151,7 +151,11 @@ async fn a_stream_that_does_not_read_is_dropped_and_delays_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_falls_out_of_the_history_is_dropped() {
-    let cluster = cluster();
+    let config = LeaderConfig {
+        ring_limit: 16,
+        ..config()
+    };
+    let cluster = cluster_with(config, 0);
     report(&cluster, [1]);
     let mut slow = in_sync(&cluster, "a").await;
     report(&cluster, 1..=8);
@@ -234,4 +238,40 @@ async fn a_leader_that_stops_does_not_wait_for_a_reader_that_does_not_read() {
         "what was at the door is delivered"
     );
     assert_eq!(stuck.end().await.message(), "region syncer stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_history_grows_for_a_slow_stream_and_shrinks_when_it_has_left() {
+    let cluster = cluster();
+    report(&cluster, [1]);
+    let mut slow = in_sync(&cluster, "a").await;
+    report(&cluster, 1..=8);
+    tokio::time::sleep(SECOND).await;
+    report(&cluster, (1..=8).cycle().take(40));
+    assert_eq!(cluster.regions.history().capacity(), 64);
+    let mut next = 1;
+    while next < 49 {
+        let (start, ids) = slow.brief().await;
+        assert_eq!(start, next);
+        next += ids.len() as u64;
+    }
+    for _ in 0..3 {
+        cluster.regions.maintain();
+    }
+    assert_eq!(
+        cluster.regions.history().capacity(),
+        64,
+        "much was needed of late"
+    );
+    cluster.regions.maintain();
+    assert_eq!(cluster.regions.history().capacity(), 32);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_history_grows_for_a_follower_that_came_too_late() {
+    let cluster = cluster();
+    report(&cluster, (1..=8).cycle().take(30));
+    let mut late = Follower::open(&cluster, "a", 10).await;
+    assert_eq!(late.brief().await.0, 0, "a full sync");
+    assert_eq!(cluster.regions.history().capacity(), 64);
 }
