@@ -63,6 +63,9 @@
 //! - A snapshot holds back the freeing of memory, in all maps of the process.
 //!   Long scans should go page by page. [`MapStats`] shows what waits.
 //! - Freed nodes are kept for reuse, up to about 9 MiB a map.
+//! - A history evicts 64 records at a time: that makes an append a write and a store,
+//!   and keeps up to 63 records more than was asked for. Nobody makes its appender
+//!   wait; a reader that is too slow loses records and is told.
 //! - An entry has one time: it is confirmed or it has a deadline, not both. An entry
 //!   with a deadline lives for up to two bands longer than the base, so that its
 //!   renewal writes at most once per band ([`entry::Ttl`]).
