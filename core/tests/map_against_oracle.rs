@@ -78,6 +78,28 @@ fn step(space: Space) -> impl Strategy<Value = Step> {
     prop_oneof![10 => put, 2 => remove, 1 => pin]
 }
 
+/// A put whose outcome no expectation decides.
+fn plain_put(space: Space) -> impl Strategy<Value = Step> {
+    step(space).prop_filter_map("not a put", |step| match step {
+        Step::Put {
+            id,
+            start,
+            width,
+            epoch,
+            provenance,
+            ..
+        } => Some(Step::Put {
+            id,
+            start,
+            width,
+            epoch,
+            provenance,
+            wish: Wish::Any,
+        }),
+        Step::Remove { .. } | Step::Pin { .. } => None,
+    })
+}
+
 struct Pair {
     map: RegionMap,
     oracle: SequentialMap,
@@ -216,6 +238,12 @@ const CROWDED: Space = Space {
     ids: 12,
     widest: 8,
 };
+/// Room enough that of a batch most regions meet none of the others.
+const SPARSE: Space = Space {
+    boundaries: 600,
+    ids: 500,
+    widest: 3,
+};
 const WIDE: Space = Space {
     boundaries: 1500,
     ids: 2000,
@@ -224,6 +252,20 @@ const WIDE: Space = Space {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Batches of puts that expect nothing, which the map may reorder: some meet
+    /// others of the batch or of the map, most do not.
+    #[test]
+    fn sparse(
+        shape in shape(),
+        batches in prop::collection::vec(prop::collection::vec(plain_put(SPARSE), 8..120), 1..12),
+    ) {
+        let mut pair = Pair::new(shape, SPARSE);
+        for batch in &batches {
+            pair.apply(batch)?;
+            pair.compare()?;
+        }
+    }
 
     /// Few keys and ids: everything overlaps everything.
     #[test]

@@ -124,6 +124,14 @@ impl Edit {
         }
         // SAFETY: in the index, hence alive.
         let bitmap = unsafe { page.bitmap() };
+        // SAFETY: as above.
+        let is_own = unsafe { page.tag() } == self.tag;
+        if is_own && SparePages::has_room(bitmap) {
+            // SAFETY: the edit's own page, the bit is not set, and its memory has
+            // room for another slot.
+            unsafe { page.add_slot(bit, new) };
+            return page;
+        }
         self.replace_page(page, bitmap | 1 << bit, bit, Some(new))
     }
 
@@ -175,8 +183,7 @@ impl Edit {
         let old_slots = unsafe { page.slots() };
         let below = rank(old_bits, bit);
         let above = below + usize::from(old_bits & 1 << bit != 0);
-        let slots = old_slots[..below].iter().copied();
-        let slots = slots.chain(slot).chain(old_slots[above..].iter().copied());
+        let slots = [&old_slots[..below], slot.as_slice(), &old_slots[above..]];
         let replacement = PagePtr::alloc(self.tag, &mut self.spare, bitmap, slots);
         self.index.pages += 1;
         self.drop_page(page);
@@ -188,12 +195,7 @@ impl Edit {
         let mut slot = Slot { entry };
         let mut page = None;
         for level in 0..=level {
-            let made = PagePtr::alloc(
-                self.tag,
-                &mut self.spare,
-                1 << bit_of(id, level),
-                std::iter::once(slot),
-            );
+            let made = PagePtr::alloc(self.tag, &mut self.spare, 1 << bit_of(id, level), [&[slot]]);
             self.index.pages += 1;
             slot = Slot { page: made };
             page = Some(made);
@@ -207,8 +209,8 @@ impl Edit {
     fn add_level(&mut self) {
         self.index.levels += 1;
         if let Some(root) = self.index.root {
-            let slot = std::iter::once(Slot { page: root });
-            self.index.root = Some(PagePtr::alloc(self.tag, &mut self.spare, 1, slot));
+            let slot = Slot { page: root };
+            self.index.root = Some(PagePtr::alloc(self.tag, &mut self.spare, 1, [&[slot]]));
             self.index.pages += 1;
         }
     }

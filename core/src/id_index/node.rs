@@ -39,11 +39,12 @@ unsafe impl Sync for PagePtr {}
 
 impl PagePtr {
     /// A page with the given bits and slots, in ascending order of the bits.
-    pub(super) fn alloc(
+    #[inline]
+    pub(super) fn alloc<const PARTS: usize>(
         tag: Tag,
         spare: &mut SparePages,
         bitmap: u64,
-        slots: impl Iterator<Item = Slot>,
+        slots: [&[Slot]; PARTS],
     ) -> Self {
         let count = slots_of(bitmap);
         let memory = spare.take(bitmap);
@@ -55,17 +56,20 @@ impl PagePtr {
         };
         // SAFETY: memory for a page, owned by nobody else.
         unsafe { page.write(head) };
+        let given: usize = slots.iter().map(|part| part.len()).sum();
+        // Invariant: every slot that the bitmap names is written.
+        assert_eq!(given, count, "a page needs a slot for each bit");
         let mut written = 0;
-        for slot in slots.take(count) {
-            // SAFETY: `OFFSET + (written + 1) * size_of::<Slot>()` is within the
-            // allocation, since `written < count`.
+        for part in slots {
+            // SAFETY: `OFFSET + count * size_of::<Slot>()` is within the
+            // allocation, and the parts have `count` slots together.
             let place = unsafe { memory.add(OFFSET + written * size_of::<Slot>()) };
-            // SAFETY: as above, and aligned by `layout`.
-            unsafe { place.cast::<Slot>().write(slot) };
-            written += 1;
+            let place = place.cast::<Slot>().as_ptr();
+            // SAFETY: as above, aligned by `layout`, and not the memory of a page
+            // that anyone can read.
+            unsafe { place.copy_from_nonoverlapping(part.as_ptr(), part.len()) };
+            written += part.len();
         }
-        // Invariant: every slot that the bitmap names has been written.
-        assert_eq!(written, count, "a page needs a slot for each bit");
         Self(page)
     }
 
@@ -80,8 +84,8 @@ impl PagePtr {
     /// The page is alive.
     #[inline]
     unsafe fn page<'p>(self) -> &'p Page {
-        // SAFETY: alive by the caller's word; the head is not changed after
-        // `alloc`.
+        // SAFETY: alive by the caller's word; the head changes in `add_slot` only,
+        // whose caller holds no other reference.
         let page = unsafe { self.0.as_ref() };
         page.canary.check();
         page
@@ -149,6 +153,29 @@ impl PagePtr {
         let target = unsafe { self.first_slot().cast_mut().add(place) };
         // SAFETY: nobody else reads the page.
         unsafe { target.write(slot) };
+    }
+
+    /// Adds a slot for a bit that is not set.
+    ///
+    /// # Safety
+    ///
+    /// The page is alive and the caller's own, and its memory has room for the
+    /// slot.
+    pub(super) unsafe fn add_slot(mut self, bit: u32, slot: Slot) {
+        // SAFETY: by the caller's word.
+        let bitmap = unsafe { self.bitmap() };
+        let (place, count) = (rank(bitmap, bit), slots_of(bitmap));
+        // SAFETY: `place` is at most `count`, for which there is room.
+        let target = unsafe { self.first_slot().cast_mut().add(place) };
+        // SAFETY: as above.
+        let next = unsafe { target.add(1) };
+        // SAFETY: the slots from `place` on have been written, and there is room
+        // for them one further.
+        unsafe { target.copy_to(next, count - place) };
+        // SAFETY: nobody else reads the page.
+        unsafe { target.write(slot) };
+        // SAFETY: as above.
+        unsafe { self.0.as_mut() }.bitmap = bitmap | 1 << bit;
     }
 
     fn first_slot(self) -> *const Slot {

@@ -80,6 +80,13 @@ impl SparePages {
         unsafe { self.class(bitmap).keep(page) };
     }
 
+    /// Whether the memory of a page with this bitmap has room for another slot,
+    /// and would be that of a page with one slot more.
+    pub(super) fn has_room(bitmap: u64) -> bool {
+        let slots = slots_of(bitmap);
+        slots != SMALL && slots < LARGE
+    }
+
     fn class(&mut self, bitmap: u64) -> &mut Spare {
         if slots_of(bitmap) <= SMALL {
             &mut self.small

@@ -4,7 +4,8 @@
 //!
 //! - M1 live ranges are disjoint: `transaction.rs` displaces all that a newcomer
 //!   overlaps, to its left as well;
-//! - M2 a batch is seen whole or not at all: `publish.rs`, one swap of the root;
+//! - M2 a batch is seen whole or not at all: `publish.rs`, one swap of the root
+//!   (its changes may be applied in another order than given: `order.rs`);
 //! - M3 nothing newer is displaced: `admission.rs`, pure functions;
 //! - M4 lookups by key, by id, before a key and by range agree: they start from
 //!   one root, `snapshot.rs`;
@@ -21,6 +22,7 @@ pub(crate) mod batch;
 #[cfg(any(test, feature = "oracle"))]
 mod check;
 mod garbage;
+mod order;
 pub(crate) mod outcome;
 mod publish;
 mod recycling;

@@ -24,15 +24,13 @@ use std::sync::Arc;
 use super::RegionMap;
 use super::batch::Change;
 use super::garbage::{Content, Garbage};
+use super::order::Order;
 use super::outcome::Outcome;
 use super::root::{Replaced, Root};
 use super::transaction::{Displaced, Removed, Transaction};
 use crate::entry::{Entry, EntryPtr};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::reclaim::{self, Guard};
-
-/// Changes of a batch whose memory is asked for at a time.
-const PREFETCHED: usize = 12;
 
 impl RegionMap {
     /// The published root; alive while a guard is that began before this call.
@@ -52,15 +50,12 @@ impl RegionMap {
         }
         let guard = reclaim::pin();
         let mut spare = self.recycling.take();
+        let order = Order::of(&changes);
         loop {
             let base = self.load(&guard);
             // SAFETY: `guard` is older than the load and outlives the loop.
             let mut transaction = Transaction::new(unsafe { base.as_ref() }, spare);
-            let mut outcomes: Vec<Outcome> = Vec::with_capacity(changes.len());
-            for changes in changes.chunks(PREFETCHED) {
-                transaction.prefetch(changes);
-                outcomes.extend(changes.iter().map(|change| transaction.apply(change)));
-            }
+            let outcomes = transaction.apply_all(&changes, order.as_ref());
             if outcomes.iter().all(Outcome::is_refused) {
                 self.recycling.give(transaction.abandon());
                 return outcomes;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::admission::{admit_expected, admit_over_other_id, admit_over_same_id};
 use super::batch::{Change, Expect};
+use super::order::{Order, newcomer};
 use super::outcome::{Outcome, Refusal, RefusalReason};
 use super::recycling::SpareMemory;
 use super::root::Root;
@@ -12,7 +13,10 @@ use crate::entry::{Entry, EntryPtr};
 use crate::id_index::{self, PagePtr};
 use crate::range::KeyRange;
 use crate::sync::Canary;
-use crate::tree::{self, Retired};
+use crate::tree::{self, Finger, Placed, Retired, Spot};
+
+/// Changes whose memory is asked for at a time.
+const PREFETCHED: usize = 12;
 
 /// Changes that start from one root; nobody sees them yet. The root and the
 /// changes outlive it.
@@ -57,10 +61,43 @@ impl<'g> Transaction<'g> {
         }
     }
 
+    /// Applies all changes, to the same effect as one by one in the order given.
+    pub(super) fn apply_all(
+        &mut self,
+        changes: &'g [Change],
+        order: Option<&Order>,
+    ) -> Vec<Outcome> {
+        let mut outcomes = vec![None; changes.len()];
+        if let Some(order) = order {
+            self.settle(changes, order, &mut outcomes);
+        }
+        for (changes, outcomes) in changes
+            .chunks(PREFETCHED)
+            .zip(outcomes.chunks_mut(PREFETCHED))
+        {
+            let open = || {
+                changes
+                    .iter()
+                    .zip(&*outcomes)
+                    .filter(|(_, it)| it.is_none())
+            };
+            self.prefetch(open().map(|(change, _)| change));
+            for (change, outcome) in changes.iter().zip(outcomes) {
+                if outcome.is_none() {
+                    *outcome = Some(self.apply(change));
+                }
+            }
+        }
+        let applied = |outcome: Option<Outcome>| {
+            outcome.unwrap_or_else(|| unreachable!("every change has been applied"))
+        };
+        outcomes.into_iter().map(applied).collect()
+    }
+
     /// Asks for the memory that `changes` will need, before they are applied: the
     /// trips to memory of several changes then overlap.
-    pub(super) fn prefetch(&self, changes: &[Change]) {
-        for change in changes {
+    fn prefetch<'c>(&self, changes: impl Iterator<Item = &'c Change> + Clone) {
+        for change in changes.clone() {
             self.ids.prefetch(change.id());
             if let Change::Put { entry, .. } = change {
                 self.tree.read().prefetch(entry.start());
@@ -71,6 +108,70 @@ impl<'g> Transaction<'g> {
                 entry.prefetch();
             } else if let Change::Put { entry, .. } = change {
                 self.tree.read().prefetch_neighbours(entry.start());
+            }
+        }
+    }
+
+    /// Applies those changes of `order` that are settled; see `order.rs`.
+    fn settle(&mut self, changes: &'g [Change], order: &Order, outcomes: &mut [Option<Outcome>]) {
+        let mut known: Vec<Option<EntryPtr>> = vec![None; changes.len()];
+        for ahead in order.by_id.chunks(PREFETCHED) {
+            for &(id, _) in ahead {
+                self.ids.prefetch(id);
+            }
+            for &(id, index) in ahead {
+                known[index as usize] = self.ids.get(id);
+            }
+        }
+
+        let mut finger = Finger::new();
+        let mut spots: Vec<(usize, Spot)> = Vec::with_capacity(PREFETCHED);
+        let mut open = &order.by_start[..];
+        while !open.is_empty() {
+            spots.clear();
+            for &index in open.iter().take(PREFETCHED) {
+                let index = index as usize;
+                let Some((entry, _)) = newcomer(&changes[index]) else {
+                    continue;
+                };
+                let Some(spot) = self.tree.spot(&mut finger, entry.start()) else {
+                    break;
+                };
+                if let Some(known) = known[index] {
+                    known.prefetch();
+                }
+                spots.push((index, spot));
+            }
+            if spots.is_empty() {
+                // An empty tree has no spots yet: the first region makes one.
+                let index = open[0] as usize;
+                outcomes[index] = Some(self.apply(&changes[index]));
+                open = &open[1..];
+                continue;
+            }
+            for (index, spot) in &mut spots {
+                if let Some((entry, _)) = newcomer(&changes[*index]) {
+                    self.tree.locate(spot, entry.start());
+                }
+            }
+            let mut done = 0;
+            for (index, spot) in &spots {
+                done += 1;
+                let change = &changes[*index];
+                let (outcome, split) = self.settle_one(&mut finger, spot, change, known[*index]);
+                outcomes[*index] = outcome;
+                if split {
+                    break;
+                }
+            }
+            open = &open[done..];
+        }
+
+        for &(id, index) in &order.by_id {
+            let index = index as usize;
+            let applied = outcomes[index].is_some_and(|outcome| !outcome.is_refused());
+            if let Some((_, pointer)) = newcomer(&changes[index]).filter(|_| applied) {
+                self.ids.set(id, pointer);
             }
         }
     }
@@ -147,6 +248,45 @@ impl<'g> Transaction<'g> {
         Ok(outcome)
     }
 
+    /// Applies a change that is apart, unless it is not settled, but for the index
+    /// of ids; and says whether spots are to be sought again.
+    fn settle_one(
+        &mut self,
+        finger: &mut Finger,
+        spot: &Spot,
+        change: &'g Change,
+        known: Option<EntryPtr>,
+    ) -> (Option<Outcome>, bool) {
+        let Some((newcomer, pointer)) = newcomer(change) else {
+            return (None, false);
+        };
+        let (placed, outcome) = match known {
+            None => {
+                let placed = self.tree.place_new(finger, spot, pointer);
+                (placed, Outcome::Inserted { displaced: 0 })
+            }
+            Some(old) => {
+                // SAFETY: live in the root that the transaction started from.
+                let entry: &Entry = unsafe { old.as_ref() };
+                if entry.region().range() != newcomer.region().range() {
+                    return (None, false);
+                }
+                if let Err(refusal) = admit_over_same_id(newcomer, entry) {
+                    return (Some(Outcome::Refused(refusal)), false);
+                }
+                let placed = self.tree.place_known(finger, spot, old, pointer);
+                (placed, Outcome::Replaced)
+            }
+        };
+        if placed == Placed::No {
+            return (None, false);
+        }
+        // SAFETY: as above.
+        let known = known.map(|old| (old, unsafe { old.as_ref::<'g>() }));
+        self.bequeath(newcomer, known);
+        (Some(outcome), placed == Placed::Split)
+    }
+
     /// The regions with other ids that `newcomer` would displace, all of which
     /// have to admit it.
     fn overlapped(&mut self, newcomer: &Entry) -> Result<Vec<EntryPtr>, Refusal> {
@@ -212,7 +352,7 @@ impl<'g> Transaction<'g> {
         if inherits {
             // Not published yet, so that nobody can have superseded it.
             let _ = newcomer.word().inherit_pin();
-        } else {
+        } else if newcomer.word().is_pinned() {
             // An earlier attempt to publish may have met another entry here.
             newcomer.word().disinherit_unpublished();
         }

@@ -175,11 +175,7 @@ impl Edit {
 
     /// Makes the way to the leaf for `key` the edit's own.
     fn own_way(&mut self, key: &[u8]) -> Option<(Way, NonNull<Leaf>)> {
-        let mut way = Way {
-            steps: [None; MAX_HEIGHT],
-            depth: 0,
-            at_end: true,
-        };
+        let mut way = Way::new();
         let mut node = self.tree.root?;
         loop {
             let (own, inner) = match node.kind() {
@@ -204,7 +200,7 @@ impl Edit {
     }
 
     /// Points the last step of the way, or the root, to `node`.
-    fn attach(&mut self, way: &Way, node: NodePtr) {
+    pub(super) fn attach(&mut self, way: &Way, node: NodePtr) {
         match way.last() {
             Some((mut inner, place)) => {
                 // SAFETY: the steps of a way are nodes of this edit.
@@ -329,7 +325,15 @@ fn shared(left: &[u8], right: &[u8]) -> usize {
 // === impl Way ===
 
 impl Way {
-    fn push(&mut self, inner: NonNull<Inner>, place: usize) {
+    pub(super) const fn new() -> Self {
+        Self {
+            steps: [None; MAX_HEIGHT],
+            depth: 0,
+            at_end: true,
+        }
+    }
+
+    pub(super) fn push(&mut self, inner: NonNull<Inner>, place: usize) {
         self.steps[self.depth] = Some((inner, place));
         self.depth += 1;
     }
@@ -339,7 +343,19 @@ impl Way {
         self.steps[self.depth]
     }
 
-    fn last(&self) -> Option<(NonNull<Inner>, usize)> {
+    pub(super) fn last(&self) -> Option<(NonNull<Inner>, usize)> {
         self.steps[self.depth.checked_sub(1)?]
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(super) fn step(&self, step: usize) -> Option<(NonNull<Inner>, usize)> {
+        self.steps[step]
+    }
+
+    pub(super) fn truncate(&mut self, depth: usize) {
+        self.depth = self.depth.min(depth);
     }
 }

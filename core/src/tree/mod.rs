@@ -43,9 +43,10 @@
 //! root is a snapshot, so that the parts of a split or a batch could be seen one
 //! by one, and a reader of hot fields goes on to read the entry anyway, to
 //! answer from it. The path copy costs little in batches, which is how a replica
-//! writes: they share it.
+//! writes: they share it, and go through the tree in order (`finger.rs`).
 mod descend;
 mod edit;
+mod finger;
 mod node;
 mod rebalance;
 mod retire;
@@ -58,6 +59,7 @@ mod check;
 use std::marker::PhantomData;
 
 pub(crate) use edit::Edit;
+pub(crate) use finger::{Finger, Placed, Spot};
 pub(crate) use node::{NODE, NodePtr, Tag};
 pub(crate) use retire::{Retired, Subtree};
 pub(crate) use scan::Cursor;
