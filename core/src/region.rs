@@ -92,11 +92,12 @@ pub struct Details {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[repr(C)]
 pub struct Region {
-    // The order matters: a lookup reads the id's line and the range's end.
+    // The order matters: what a lookup answers with stands together, before the
+    // range's start, which only walks and ties read. See the layout of `Entry`.
+    leader: Option<Peer>,
+    epoch: RegionEpoch,
     id: u64,
     range: KeyRange,
-    epoch: RegionEpoch,
-    leader: Option<Peer>,
     peers: Box<[Peer]>,
     // Invariant: never a box of the default value.
     details: Option<Box<Details>>,

@@ -42,6 +42,9 @@ struct Options {
     /// clock, mark the confirmation, renew the renewal that writes
     #[arg(long, value_delimiter = ',', value_parser = OPS, default_values_t = OPS.map(String::from))]
     ops: Vec<String>,
+    /// Contenders to measure; none means all
+    #[arg(long, value_delimiter = ',')]
+    contenders: Vec<String>,
     /// Where the table goes
     #[arg(long, default_value = "target/bench/table.tsv")]
     out: PathBuf,
@@ -74,7 +77,7 @@ fn measure(options: &Options) -> Vec<Row> {
         let fixture = Fixture::new(regions.max(1));
         if ["get", "scan64", "update"].iter().any(|op| wanted(op)) {
             eprintln!("{regions} regions: loading the contenders");
-            let contenders = contender::all(&fixture.shuffled(1));
+            let contenders = contender::chosen(&fixture.shuffled(1), &options.contenders);
             for (op, run) in [
                 ("get", lookup::get as fn(_, &[_], _) -> Vec<Row>),
                 ("scan64", lookup::scan),

@@ -111,18 +111,32 @@ fn reaches(region: &Region, key: &[u8]) -> bool {
 /// Every contender that holds regions by key, each loaded with `regions` in that order.
 #[must_use]
 pub fn all(regions: &[Region]) -> Vec<Box<dyn Runs>> {
+    chosen(regions, &[])
+}
+
+/// Those of [`all`] whose names are in `names`; all if there are none.
+#[must_use]
+pub fn chosen(regions: &[Region], names: &[String]) -> Vec<Box<dyn Runs>> {
+    type Load = fn(&[Region]) -> Box<dyn Runs>;
     fn load<C: Contender + 'static>(regions: &[Region]) -> Box<dyn Runs> {
         Box::new(C::load(regions.to_vec()))
     }
-    vec![
-        load::<Ours>(regions),
-        load::<Locked<Std>>(regions),
-        load::<Locked<ParkingLot>>(regions),
-        load::<Skip>(regions),
-        load::<Tree>(regions),
-        Box::new(Handles::load(regions.to_vec())),
-        load::<Persistent>(regions),
-    ]
+    let loads: [(&str, Load); 7] = [
+        (Ours::NAME, load::<Ours>),
+        (Locked::<Std>::NAME, load::<Locked<Std>>),
+        (Locked::<ParkingLot>::NAME, load::<Locked<ParkingLot>>),
+        (Skip::NAME, load::<Skip>),
+        (Tree::NAME, load::<Tree>),
+        (Handles::NAME, |regions| {
+            Box::new(Handles::load(regions.to_vec()))
+        }),
+        (Persistent::NAME, load::<Persistent>),
+    ];
+    loads
+        .iter()
+        .filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name))
+        .map(|(_, load)| load(regions))
+        .collect()
 }
 
 #[cfg(test)]

@@ -34,9 +34,9 @@ pub use ttl::{Standing, Ttl};
 pub use word::StateWord;
 
 /// A region as the map holds it.
-// Layout: what a lookup reads (the id, and the end that decides whether a key
-// is inside) follows the word at once. Behind the two counts of an `Arc` that
-// makes the first 64 bytes: counts, word, id, end.
+// Layout: what a lookup reads follows the word at once: leader, epoch, id, and
+// the end that decides whether a key is inside. Behind the two counts of an `Arc`
+// that makes the first 104 bytes, two lines for most addresses.
 #[repr(C)]
 pub struct Entry {
     word: StateWord,

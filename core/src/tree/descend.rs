@@ -2,19 +2,28 @@
 
 use super::TreeRef;
 use super::node::{Inner, Leaf, NodeRef};
+use super::search::Sought;
 use crate::entry::EntryPtr;
 
 impl<'s> TreeRef<'s> {
     /// The last region that starts at or before `key`.
     #[inline]
     pub(crate) fn floor(self, key: &[u8]) -> Option<EntryPtr> {
-        self.last(|inner| inner.child_for(key), |leaf| leaf.count_at_most(key))
+        let key = Sought::new(key);
+        self.last(
+            |inner| inner.child_for(&key),
+            |leaf| leaf.count_at_most(&key),
+        )
     }
 
     /// The last region that starts before `key`.
     #[inline]
     pub(crate) fn before(self, key: &[u8]) -> Option<EntryPtr> {
-        self.last(|inner| inner.child_below(key), |leaf| leaf.count_below(key))
+        let key = Sought::new(key);
+        self.last(
+            |inner| inner.child_below(&key),
+            |leaf| leaf.count_below(&key),
+        )
     }
 
     /// Asks for the leaf to which `key` leads.
@@ -22,9 +31,10 @@ impl<'s> TreeRef<'s> {
         let Some(mut node) = self.root() else {
             return;
         };
+        let key = Sought::new(key);
         // The leaf itself is not looked into: only asked for, by `child_ref`.
         while let NodeRef::Inner(inner) = node {
-            node = inner.child_ref(inner.child_for(key));
+            node = inner.child_ref(inner.child_for(&key));
         }
     }
 
@@ -33,11 +43,12 @@ impl<'s> TreeRef<'s> {
         let Some(mut node) = self.root() else {
             return;
         };
+        let key = Sought::new(key);
         loop {
             match node {
-                NodeRef::Inner(inner) => node = inner.child_ref(inner.child_for(key)),
+                NodeRef::Inner(inner) => node = inner.child_ref(inner.child_for(&key)),
                 NodeRef::Leaf(leaf) => {
-                    let place = leaf.count_at_most(key);
+                    let place = leaf.count_at_most(&key);
                     for place in place.saturating_sub(1)..leaf.len().min(place + 1) {
                         leaf.pointer(place).prefetch();
                     }

@@ -15,6 +15,7 @@ use std::ptr::NonNull;
 
 use super::node::{Inner, Leaf, NodePtr, RawNode, Tag};
 use super::retire::{Retired, Subtree};
+use super::search::Sought;
 use super::{CAPACITY, MAX_HEIGHT, Tree, TreeRef};
 use crate::entry::{Entry, EntryPtr};
 use crate::key::Key;
@@ -73,7 +74,7 @@ impl Edit {
         };
         // SAFETY: `own_way` returns a leaf of this edit, reached by nobody else.
         let leaf = unsafe { leaf.as_mut() };
-        let place = leaf.count_below(start);
+        let place = leaf.count_below(&Sought::new(start));
         leaf.replace(place, entry);
     }
 
@@ -92,7 +93,7 @@ impl Edit {
         };
         // SAFETY: `own_way` returns a leaf of this edit, reached by nobody else.
         let leaf = unsafe { pointer.as_mut() };
-        let place = leaf.count_at_most(start);
+        let place = leaf.count_at_most(&Sought::new(start));
         if leaf.len() < CAPACITY {
             leaf.insert(place, start, entry);
             return;
@@ -101,11 +102,7 @@ impl Edit {
         // Keys that arrive in order leave full leaves behind; others leave
         // halves, which have room for what comes between.
         let ascending = way.at_end && place == CAPACITY;
-        let middle = if ascending {
-            CAPACITY
-        } else {
-            leaf.heads.parting()
-        };
+        let middle = if ascending { CAPACITY } else { CAPACITY / 2 };
         let mut right_pointer = leaf.split_off(middle, &mut self.spare);
         self.tree.nodes += 1;
         // SAFETY: just allocated, nobody else knows it.
@@ -136,7 +133,7 @@ impl Edit {
         };
         // SAFETY: `own_way` returns a leaf of this edit, reached by nobody else.
         let leaf = unsafe { leaf.as_mut() };
-        let place = leaf.count_below(start);
+        let place = leaf.count_below(&Sought::new(start));
         leaf.remove(place);
         self.tree.len -= 1;
         let len = leaf.len();
@@ -177,6 +174,7 @@ impl Edit {
     fn own_way(&mut self, key: &[u8]) -> Option<(Way, NonNull<Leaf>)> {
         let mut way = Way::new();
         let mut node = self.tree.root?;
+        let key = Sought::new(key);
         loop {
             let (own, inner) = match node.kind() {
                 RawNode::Leaf(leaf) => {
@@ -192,7 +190,7 @@ impl Edit {
             self.attach(&way, own);
             // SAFETY: a node of this edit, and nothing changes it here.
             let current = unsafe { inner.as_ref() };
-            let place = current.child_for(key);
+            let place = current.child_for(&key);
             way.at_end &= place == current.len();
             way.push(inner, place);
             node = current.child(place);
@@ -284,7 +282,7 @@ impl Edit {
             let middle = if ascending {
                 CAPACITY - 1
             } else {
-                inner.heads.parting().min(CAPACITY * 3 / 4 - 1)
+                CAPACITY / 2
             };
             let (up, mut sibling_pointer) = inner.split_off(middle, &mut self.spare);
             self.tree.nodes += 2;
@@ -308,11 +306,15 @@ impl Edit {
     }
 }
 
-/// The shortest key that separates `left` from `right`: the start of `right`, cut
-/// behind the first byte that differs. Being short it fits into a [`Key`] mostly,
-/// and whatever comes before `right` in its table later lands beside it.
+/// A key that separates `left` from `right`: the start of `right`. If that does
+/// not fit into a [`Key`] without memory of its own, it is cut behind the first
+/// byte that differs; otherwise it is kept whole, for then it resembles the
+/// others, and the node's keys vary at fewer positions.
 fn separator(left: &Entry, right: &Entry) -> Key {
     let (left, right) = (left.start(), right.start());
+    if right.len() <= Key::INLINE {
+        return right.clone();
+    }
     Key::from(&right[..=shared(left, right)])
 }
 

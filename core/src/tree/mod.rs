@@ -6,15 +6,16 @@
 //! # Shape
 //!
 //! ```text
-//!              inner: prefix, heads ──── separators (a block of its own)
+//!              inner: base, heads ────── separators (a block of its own)
 //!              /        |       \
-//!         leaf: prefix, heads   ...
+//!         leaf: base, heads     ...
 //!         /   |   \
 //!     entry entry entry      (counted once by the tree, not by its nodes)
 //! ```
 //!
-//! - A leaf holds up to 64 regions: the sixteen key bytes after the node's common
-//!   prefix as numbers to search in, and pointers to the entries (`search.rs`).
+//! - A leaf holds up to 64 regions: of each key the first eight bytes at which the
+//!   keys of the leaf vary, as a number to search for, and a pointer to the entry
+//!   (`search.rs`).
 //! - An inner node holds up to 64 separators and the children around them. The
 //!   separators stand in a block of their own that copies share (`node.rs`).
 //! - Leaves are not linked: a link could not be kept right without copying the

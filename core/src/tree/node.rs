@@ -11,11 +11,10 @@
 //! changes it.
 
 use std::alloc::Layout;
-use std::mem::offset_of;
 use std::ptr::NonNull;
 
 use super::CAPACITY;
-use super::search::Heads;
+use super::search::{Heads, Sought};
 use crate::entry::{Entry, EntryPtr};
 use crate::key::Key;
 use crate::pool::Spare;
@@ -151,7 +150,7 @@ impl NodePtr {
     pub(super) fn prefetch(self) {
         match self.kind() {
             RawNode::Leaf(leaf) => prefetch(leaf.as_ptr(), size_of::<Leaf>()),
-            RawNode::Inner(inner) => prefetch(inner.as_ptr(), offset_of!(Inner, children)),
+            RawNode::Inner(inner) => prefetch(inner.as_ptr(), size_of::<Inner>()),
         }
     }
 
@@ -241,13 +240,13 @@ impl Leaf {
 
     /// How many regions start at or before `key`.
     #[inline]
-    pub(super) fn count_at_most(&self, key: &[u8]) -> usize {
+    pub(super) fn count_at_most(&self, key: &Sought<'_>) -> usize {
         self.heads.count_at_most(key, |place| self.key(place))
     }
 
     /// How many regions start before `key`.
     #[inline]
-    pub(super) fn count_below(&self, key: &[u8]) -> usize {
+    pub(super) fn count_below(&self, key: &Sought<'_>) -> usize {
         self.heads.count_below(key, |place| self.key(place))
     }
 
@@ -289,12 +288,12 @@ impl Leaf {
         self.sharpen();
     }
 
-    /// Lengthens the prefix if the heads do not tell all keys apart. Reads every
-    /// key of the leaf, so it is done only when the leaf has changed its shape.
+    /// Makes the heads anew if they do not tell all keys apart. Reads every key of
+    /// the leaf, so it is done only when the leaf has changed its shape.
     pub(super) fn sharpen(&mut self) {
         if self.heads.has_ties() {
             let slots = &self.slots;
-            self.heads.lengthen_prefix(|place| match slots[place] {
+            self.heads.renew(|place| match slots[place] {
                 // SAFETY: the entries of a leaf are alive while it is, see `entry`.
                 Some(pointer) => unsafe { pointer.as_ref::<'_>() }.start().as_bytes(),
                 None => &[],
@@ -387,14 +386,14 @@ impl Inner {
 
     /// The child that a region starting at `key` belongs to.
     #[inline]
-    pub(super) fn child_for(&self, key: &[u8]) -> usize {
+    pub(super) fn child_for(&self, key: &Sought<'_>) -> usize {
         self.heads.count_at_most(key, |place| self.separator(place))
     }
 
     /// The child that the last region starting before `key` belongs to, unless
     /// that child has none.
     #[inline]
-    pub(super) fn child_below(&self, key: &[u8]) -> usize {
+    pub(super) fn child_below(&self, key: &Sought<'_>) -> usize {
         self.heads.count_below(key, |place| self.separator(place))
     }
 
@@ -445,7 +444,7 @@ impl Inner {
             *to = std::mem::take(from);
         }
         let middle = std::mem::take(&mut keys[place]);
-        heads.lengthen_prefix(|place| &right.keys[place]);
+        heads.renew(|place| &right.keys[place]);
 
         self.heads.truncate(place);
         self.sharpen();
@@ -472,7 +471,7 @@ impl Inner {
     fn sharpen(&mut self) {
         // SAFETY: as in `separators`; the borrow is of the block, not the node.
         let separators = unsafe { self.separators.as_ref() };
-        self.heads.lengthen_prefix(|place| &separators.keys[place]);
+        self.heads.renew(|place| &separators.keys[place]);
     }
 
     fn own_separators(&mut self) -> &mut Separators {

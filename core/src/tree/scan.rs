@@ -1,6 +1,7 @@
 //! Walking over the regions of a range in order.
 
 use super::node::{Inner, Leaf, NodeRef};
+use super::search::Sought;
 use super::{MAX_HEIGHT, TreeRef};
 use crate::entry::{Entry, EntryPtr};
 
@@ -48,10 +49,11 @@ impl<'s> Cursor<'s> {
     /// Behind the last region of the leaf for `key` that starts at or before it.
     fn go_to(&mut self, tree: TreeRef<'s>, key: &[u8]) {
         self.depth = 0;
+        let key = Sought::new(key);
         if let Some(root) = tree.root() {
-            self.descend(root, |inner| inner.child_for(key));
+            self.descend(root, |inner| inner.child_for(&key));
         }
-        self.place = self.leaf.map_or(0, |leaf| leaf.count_at_most(key));
+        self.place = self.leaf.map_or(0, |leaf| leaf.count_at_most(&key));
     }
 
     fn descend(&mut self, mut node: NodeRef<'s>, choose: impl Fn(&'s Inner) -> usize) {

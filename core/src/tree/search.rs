@@ -1,44 +1,95 @@
 //! Finding a place among the sorted keys of one node.
 //!
-//! A node knows the bytes that all its keys begin with (their *prefix*) and, for
-//! each key, the sixteen bytes after that as a big-endian number (its *head*). A
-//! search compares the prefix once, then heads by number, and looks at a whole
-//! key only if its head equals that of the key that is sought.
+//! The keys of a node resemble each other: a table's keys begin alike, and even
+//! where they differ, most bytes between the differences are the same (`_r`, the
+//! zeros of a small handle, the group markers of the encoding). So a node keeps
+//! one key to compare with, its *base*, and the set of positions at which its
+//! keys *vary*. The bytes of a key at the first eight of these positions, as a
+//! big-endian number, are its *head*; all other positions before the last of
+//! them are the same in every key of the node. Beyond its end a key counts as
+//! zeros.
 //!
-//! Why sixteen bytes: a record's key has its table's id and its own handle eight
-//! bytes apart (`_r`, the zeros of the handle, a group marker of the encoding).
-//! A node that spans two tables, which most do where tables have a hundred
-//! regions, would not tell the regions of a table apart by eight bytes.
+//! # Why numbers suffice
 //!
-//! Heads are padded with zeros, so a smaller head means a smaller key, while
-//! equal heads mean nothing: `a` and `a\0` have the same.
+//! Of two keys of the node, the first position at which they differ is one that
+//! varies. If it is among the eight, their heads differ the same way; if not,
+//! their heads are equal. So a smaller head means a smaller key, while equal
+//! heads mean nothing.
+//!
+//! A key that is sought may differ from the base where no key of the node does.
+//! At the first such position it is below all, or above all, of those keys that
+//! agree with it before: their heads begin as its own does. It takes the lowest
+//! head, or the highest, that begins so.
+//!
+//! Eight bytes of head are half a line of a leaf per slot less than sixteen, and
+//! tell the regions of a node apart also where it spans tables.
 
 use super::CAPACITY;
 
-/// The longest prefix that a node remembers: what fills a cache line up.
-pub(super) const PREFIX_MAX: usize = 54;
+/// How many bytes of a key take part: what fills a cache line up, beside a tag
+/// and the other fields.
+const BASE: usize = 47;
 
-const HEAD: usize = size_of::<u128>();
+/// Bytes of a head.
+const HEAD: u32 = 8;
+
+/// In the place of a head that is not there: no head is greater.
+const VACANT: u64 = u64::MAX;
+
+/// Heads that are counted together, see [`count_while`].
+const GROUP: usize = if CAPACITY < 8 { CAPACITY } else { 8 };
 
 /// The sorted keys of a node, as far as a search needs them.
 #[derive(Clone)]
 #[repr(C)]
 pub(super) struct Heads {
+    // Invariant: bit `i` is set if the keys vary at position `i`, for the first
+    // eight such positions; at every other position before `Self::horizon` all
+    // keys are as `base` is.
+    varying: u64,
     len: u8,
-    prefix_len: u8,
-    // Invariant: all `len` keys begin with the first `prefix_len` bytes of it.
-    prefix: [u8; PREFIX_MAX],
-    // Invariant: ascending; `heads[i]` is the head of key `i` after the prefix.
-    heads: [u128; CAPACITY],
+    base: [u8; BASE],
+    // Invariant: ascending; `heads[i]` is the head of key `i`. Those past `len` are
+    // `VACANT`, so that counting needs no bound.
+    heads: [u64; CAPACITY],
+}
+
+/// A key in the form in which nodes look for it; made once for a whole descent.
+pub(super) struct Sought<'k> {
+    pub(super) key: &'k [u8],
+    padded: [u8; 64],
+}
+
+impl<'k> Sought<'k> {
+    #[inline]
+    pub(super) fn new(key: &'k [u8]) -> Self {
+        let mut padded = [0; 64];
+        let len = key.len().min(BASE);
+        padded[..len].copy_from_slice(&key[..len]);
+        Self { key, padded }
+    }
+
+    /// The bytes at the positions that are set in `varying`, as a number.
+    #[inline]
+    fn head(&self, varying: u64) -> u64 {
+        let (mut left, mut head, mut shift) = (varying, 0, 64);
+        while left != 0 {
+            let position = left.trailing_zeros() as usize;
+            left &= left - 1;
+            shift -= 8;
+            head |= u64::from(self.padded[position & 63]) << shift;
+        }
+        head
+    }
 }
 
 impl Heads {
     pub(super) const fn new() -> Self {
         Self {
+            varying: 0,
             len: 0,
-            prefix_len: 0,
-            prefix: [0; PREFIX_MAX],
-            heads: [0; CAPACITY],
+            base: [0; BASE],
+            heads: [VACANT; CAPACITY],
         }
     }
 
@@ -48,49 +99,61 @@ impl Heads {
     }
 
     #[inline]
-    pub(super) fn prefix(&self) -> &[u8] {
-        &self.prefix[..usize::from(self.prefix_len)]
-    }
-
-    #[inline]
-    fn as_slice(&self) -> &[u128] {
+    fn as_slice(&self) -> &[u64] {
         &self.heads[..self.len()]
     }
 
-    /// How many keys are at most `key`; `whole` gives a key by its place.
+    /// How many keys are at most the one sought; `whole` gives a key by its
+    /// place.
     #[inline]
-    pub(super) fn count_at_most<'k>(&self, key: &[u8], whole: impl Fn(usize) -> &'k [u8]) -> usize {
-        self.count(key, |candidate| candidate <= key, whole)
+    pub(super) fn count_at_most<'n>(
+        &self,
+        sought: &Sought<'_>,
+        whole: impl Fn(usize) -> &'n [u8],
+    ) -> usize {
+        self.count(sought, |candidate| candidate <= sought.key, whole)
     }
 
-    /// How many keys are below `key`.
+    /// How many keys are below the one sought.
     #[inline]
-    pub(super) fn count_below<'k>(&self, key: &[u8], whole: impl Fn(usize) -> &'k [u8]) -> usize {
-        self.count(key, |candidate| candidate < key, whole)
+    pub(super) fn count_below<'n>(
+        &self,
+        sought: &Sought<'_>,
+        whole: impl Fn(usize) -> &'n [u8],
+    ) -> usize {
+        self.count(sought, |candidate| candidate < sought.key, whole)
     }
 
     /// How many keys satisfy `counts`, which holds for all that are smaller than
-    /// `key` and for none that are greater.
+    /// the one sought and for none that are greater.
     #[inline]
-    fn count<'k>(
+    fn count<'n>(
         &self,
-        key: &[u8],
+        sought: &Sought<'_>,
         counts: impl Fn(&[u8]) -> bool,
-        whole: impl Fn(usize) -> &'k [u8],
+        whole: impl Fn(usize) -> &'n [u8],
     ) -> usize {
-        let prefix = self.prefix();
-        let Some(rest) = key.strip_prefix(prefix) else {
-            // All keys lie on one side: they begin with the prefix, `key` does not.
-            return if key < prefix { 0 } else { self.len() };
-        };
-        let head = head_of(rest);
+        let head = sought.head(self.varying);
+        let strange = differing(&sought.padded, &self.base) & self.constant();
+        if strange != 0 {
+            let position = strange.trailing_zeros();
+            let before = (self.varying & below(position)).count_ones();
+            // The bytes of the head that lie behind the position.
+            let behind = u64::MAX.checked_shr(8 * before).unwrap_or(0);
+            let place = position as usize;
+            return if sought.padded[place] < self.base[place] {
+                self.count_below_head(head & !behind)
+            } else {
+                self.count_at_most_head(head | behind)
+            };
+        }
+        let mut below = self.count_below_head(head);
         let heads = self.as_slice();
-        let mut below = heads.partition_point(|&candidate| candidate < head);
         if heads.get(below) != Some(&head) {
             return below;
         }
         // Keys with the same head: only they need to be looked at, and they are
-        // few unless the node spans keys that differ late.
+        // few unless the keys of the node vary at many positions.
         let mut end = below + heads[below..].partition_point(|&candidate| candidate == head);
         while below < end {
             let middle = below.midpoint(end);
@@ -103,59 +166,57 @@ impl Heads {
         below
     }
 
-    /// Makes room for `key` at `place`; a prefix that it lacks becomes shorter.
+    #[inline]
+    fn count_below_head(&self, head: u64) -> usize {
+        count_while(&self.heads, |candidate| candidate < head)
+    }
+
+    #[inline]
+    fn count_at_most_head(&self, head: u64) -> usize {
+        // The vacant ones count if the head is as great as they are.
+        count_while(&self.heads, |candidate| candidate <= head).min(self.len())
+    }
+
+    /// Makes room for `key` at `place`.
     pub(super) fn insert(&mut self, place: usize, key: &[u8]) {
         let len = self.len();
         debug_assert!(place <= len && len < CAPACITY, "no room in the node");
+        let sought = Sought::new(key);
         if len == 0 {
-            self.set_prefix(key);
+            self.varying = 0;
+            self.base.copy_from_slice(&sought.padded[..BASE]);
         } else {
-            self.shorten_prefix(common_prefix(self.prefix(), key));
+            self.widen(differing(&sought.padded, &self.base));
         }
         self.heads.copy_within(place..len, place + 1);
-        self.heads[place] = head_of(&key[usize::from(self.prefix_len)..]);
+        self.heads[place] = sought.head(self.varying);
         self.len += 1;
     }
 
     pub(super) fn remove(&mut self, place: usize) {
         let len = self.len();
         self.heads.copy_within(place + 1..len, place);
-        self.len -= 1;
+        self.truncate(len - 1);
     }
 
     pub(super) fn truncate(&mut self, len: usize) {
         debug_assert!(len <= self.len());
+        self.heads[len..].fill(VACANT);
         self.len = len as u8;
     }
 
     /// The keys from `place` on, moved out.
     pub(super) fn split_off(&mut self, place: usize) -> Self {
-        let mut right = Self::new();
+        let mut right = Self {
+            base: self.base,
+            varying: self.varying,
+            ..Self::new()
+        };
         let moved = self.len() - place;
         right.heads[..moved].copy_from_slice(&self.heads[place..place + moved]);
         right.len = moved as u8;
-        right.set_prefix(self.prefix());
         self.truncate(place);
         right
-    }
-
-    /// Where to split a full node: between the two neighbours that share the
-    /// least, in the middle half; the place is that of the right one.
-    ///
-    /// Keys of two tables differ early and those of one table late, and eight
-    /// bytes do not reach from the one to the other: a node that spans both has
-    /// many equal heads, and a search in it reads whole keys. So nodes end where
-    /// tables do, as far as they can.
-    pub(super) fn parting(&self) -> usize {
-        let middle = self.len() / 2;
-        let shared = |place: usize| {
-            let bits = (self.heads[place - 1] ^ self.heads[place]).leading_zeros();
-            (bits / 8, place.abs_diff(middle))
-        };
-        let (from, to) = ((self.len() / 4).max(1), (self.len() * 3 / 4).max(1));
-        (from..=to)
-            .min_by_key(|&place| shared(place))
-            .unwrap_or(middle)
     }
 
     /// Adds the keys of `other`, all of which are greater.
@@ -168,67 +229,95 @@ impl Heads {
             return;
         }
         let mut other = other.clone();
-        let common = common_prefix(self.prefix(), other.prefix());
-        self.shorten_prefix(common);
-        other.shorten_prefix(common);
+        // Each learns where the other varies and where the bases differ. Beyond
+        // its horizon neither knows anything; but the eighth position of both
+        // together is before either horizon, so they come to the same set.
+        let apart = differing_bases(&self.base, &other.base);
+        let (mine, theirs) = (self.varying, other.varying);
+        self.widen(apart | theirs);
+        other.widen(apart | mine);
+        debug_assert_eq!(self.varying, other.varying);
         let (len, added) = (self.len(), other.len());
         self.heads[len..len + added].copy_from_slice(other.as_slice());
         self.len += other.len;
     }
 
-    /// Whether two keys have the same head, so that a longer prefix would help.
+    /// Whether two keys have the same head.
     pub(super) fn has_ties(&self) -> bool {
         self.as_slice().windows(2).any(|pair| pair[0] == pair[1])
     }
 
-    /// Takes the longest prefix that the keys allow.
-    pub(super) fn lengthen_prefix<'k>(&mut self, whole: impl Fn(usize) -> &'k [u8]) {
-        let Some(last) = self.len().checked_sub(1) else {
-            return;
-        };
-        // What the first and the last key share, those between them share too.
-        let first = whole(0);
-        let common = common_prefix(first, whole(last)).min(PREFIX_MAX);
-        if common <= usize::from(self.prefix_len) {
+    /// Makes the heads anew, for positions at which the keys vary now. Positions
+    /// that no longer vary are given up for others that do.
+    pub(super) fn renew<'n>(&mut self, whole: impl Fn(usize) -> &'n [u8]) {
+        if self.len == 0 {
             return;
         }
-        self.set_prefix(&first[..common]);
-        for place in 0..=last {
-            self.heads[place] = head_of(&whole(place)[common..]);
+        self.base
+            .copy_from_slice(&Sought::new(whole(0)).padded[..BASE]);
+        let varying = (1..self.len()).fold(0, |varying, place| {
+            varying | differing(&Sought::new(whole(place)).padded, &self.base)
+        });
+        self.varying = first_positions(varying);
+        for place in 0..self.len() {
+            self.heads[place] = Sought::new(whole(place)).head(self.varying);
         }
     }
 
-    fn set_prefix(&mut self, prefix: &[u8]) {
-        let len = prefix.len().min(PREFIX_MAX);
-        self.prefix[..len].copy_from_slice(&prefix[..len]);
-        self.prefix_len = len as u8;
+    /// The positions at which every key is as the base is.
+    #[inline]
+    fn constant(&self) -> u64 {
+        below(self.horizon()) & !self.varying
     }
 
-    /// Cuts the prefix to `len` bytes. The bytes that it loses move into the
-    /// heads, so no key has to be read.
-    fn shorten_prefix(&mut self, len: usize) {
-        let old = usize::from(self.prefix_len);
-        if len >= old {
+    /// Positions from here on are not known to be constant.
+    #[inline]
+    fn horizon(&self) -> u32 {
+        if self.varying.count_ones() < HEAD {
+            BASE as u32
+        } else {
+            u64::BITS - self.varying.leading_zeros()
+        }
+    }
+
+    /// Takes in `positions`, as far as they were constant: there each key is as
+    /// the base is, so no key has to be read.
+    fn widen(&mut self, positions: u64) {
+        let new = positions & self.constant();
+        if new == 0 {
             return;
         }
-        let lost = &self.prefix[len..old];
-        let front = head_of(lost);
-        let shift = 8 * lost.len() as u32;
+        let old = self.varying;
+        self.varying = first_positions(old | new);
         let count = self.len();
         for head in &mut self.heads[..count] {
-            *head = front | head.checked_shr(shift).unwrap_or(0);
+            let (mut left, mut rest, mut wider, mut shift) = (self.varying, *head, 0, 64);
+            while left != 0 {
+                let position = left.trailing_zeros();
+                left &= left - 1;
+                shift -= 8;
+                let byte = if old & (1 << position) == 0 {
+                    self.base[position as usize]
+                } else {
+                    let byte = (rest >> 56) as u8;
+                    rest <<= 8;
+                    byte
+                };
+                wider |= u64::from(byte) << shift;
+            }
+            *head = wider;
         }
-        self.prefix_len = len as u8;
     }
 
     #[cfg(any(test, feature = "oracle"))]
-    pub(super) fn check<'k>(&self, whole: impl Fn(usize) -> &'k [u8]) -> Result<(), String> {
+    pub(super) fn check<'n>(&self, whole: impl Fn(usize) -> &'n [u8]) -> Result<(), String> {
         for (place, &head) in self.as_slice().iter().enumerate() {
             let key = whole(place);
-            let Some(rest) = key.strip_prefix(self.prefix()) else {
-                return Err(format!("key {key:x?} lacks its node's prefix"));
-            };
-            if head_of(rest) != head {
+            let sought = Sought::new(key);
+            if differing(&sought.padded, &self.base) & self.constant() != 0 {
+                return Err(format!("key {key:x?} differs where its node does not vary"));
+            }
+            if sought.head(self.varying) != head {
                 return Err(format!("key {key:x?} has the wrong head"));
             }
             if place > 0 && whole(place - 1) >= key {
@@ -239,22 +328,83 @@ impl Heads {
     }
 }
 
-/// The first sixteen bytes of `key`, as a number; missing bytes are zeros.
+/// How many heads at the beginning satisfy `counts`; it holds for none after one
+/// for which it does not.
+///
+/// Not a binary search: that waits for each comparison before it knows the next
+/// load, six times for a full node. Here the last heads of all groups are looked
+/// at together, then the heads of one group.
 #[inline]
-fn head_of(key: &[u8]) -> u128 {
-    if let Some(head) = key.first_chunk::<HEAD>() {
-        return u128::from_be_bytes(*head);
-    }
-    let mut head = [0; HEAD];
-    head[..key.len()].copy_from_slice(key);
-    u128::from_be_bytes(head)
+fn count_while(heads: &[u64; CAPACITY], counts: impl Fn(u64) -> bool) -> usize {
+    let (groups, _) = heads.as_chunks::<GROUP>();
+    let whole: usize = groups
+        .iter()
+        .map(|group| usize::from(counts(group[GROUP - 1])))
+        .sum();
+    let Some(group) = groups.get(whole) else {
+        return CAPACITY;
+    };
+    let part: usize = group.iter().map(|&head| usize::from(counts(head))).sum();
+    whole * GROUP + part
 }
 
-fn common_prefix(left: &[u8], right: &[u8]) -> usize {
-    left.iter()
-        .zip(right)
-        .take_while(|(left, right)| left == right)
-        .count()
+/// The bits below `position`.
+#[inline]
+fn below(position: u32) -> u64 {
+    (1 << position) - 1
+}
+
+/// The lowest eight bits of those that are set.
+fn first_positions(positions: u64) -> u64 {
+    let (mut left, mut first) = (positions, 0);
+    while left != 0 && u64::count_ones(first) < HEAD {
+        first |= left & left.wrapping_neg();
+        left &= left - 1;
+    }
+    first
+}
+
+fn differing_bases(left: &[u8; BASE], right: &[u8; BASE]) -> u64 {
+    let mut padded = [0; 64];
+    padded[..BASE].copy_from_slice(left);
+    differing(&padded, right)
+}
+
+/// The positions at which `base` differs from the padded key.
+#[inline]
+fn differing(padded: &[u8; 64], base: &[u8; BASE]) -> u64 {
+    const LANE: usize = 16;
+    const LAST: usize = BASE - LANE;
+    // The last lane overlaps the one before, so that none reads past the base.
+    unequal(padded, base, 0)
+        | unequal(padded, base, LANE) << LANE
+        | unequal(padded, base, LAST) << LAST
+}
+
+/// A bit for each of sixteen bytes, from `start` on, that differ.
+#[inline(always)]
+fn unequal(padded: &[u8; 64], base: &[u8; BASE], start: usize) -> u64 {
+    let (left, right) = (&padded[start..start + 16], &base[start..start + 16]);
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8};
+        // SAFETY: sixteen bytes of a slice; the load needs no alignment.
+        let left = unsafe { _mm_loadu_si128(left.as_ptr().cast()) };
+        // SAFETY: as above.
+        let right = unsafe { _mm_loadu_si128(right.as_ptr().cast()) };
+        // SAFETY: SSE2 is part of x86-64.
+        let equal = unsafe { _mm_cmpeq_epi8(left, right) };
+        // SAFETY: as above.
+        let equal = unsafe { _mm_movemask_epi8(equal) };
+        u64::from(!(equal as u16))
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let pairs = left.iter().zip(right).enumerate();
+        pairs.fold(0, |bits, (at, (left, right))| {
+            bits | u64::from(left != right) << at
+        })
+    }
 }
 
 #[cfg(all(test, not(tidegate_loom)))]
@@ -288,26 +438,26 @@ mod tests {
             let middle = order.index(shuffled.len());
             shuffled.rotate_left(middle);
             for key in shuffled {
-                let place = heads.count_at_most(&key, |place| &keys[place]);
+                let place = heads.count_at_most(&Sought::new(&key), |place| &keys[place]);
                 heads.insert(place, &key);
                 keys.insert(place, key);
                 heads.check(|place| &keys[place]).map_err(TestCaseError::fail)?;
             }
             if heads.has_ties() {
-                heads.lengthen_prefix(|place| &keys[place]);
+                heads.renew(|place| &keys[place]);
                 heads.check(|place| &keys[place]).map_err(TestCaseError::fail)?;
             }
             for key in sought.iter().chain(&keys) {
                 let at_most = keys.iter().filter(|candidate| *candidate <= key).count();
                 let below = keys.iter().filter(|candidate| *candidate < key).count();
-                prop_assert_eq!(heads.count_at_most(key, |place| &keys[place]), at_most);
-                prop_assert_eq!(heads.count_below(key, |place| &keys[place]), below);
+                prop_assert_eq!(heads.count_at_most(&Sought::new(key), |place| &keys[place]), at_most);
+                prop_assert_eq!(heads.count_below(&Sought::new(key), |place| &keys[place]), below);
             }
 
             let place = split.index(keys.len());
             let mut left = heads.clone();
             let mut right = left.split_off(place);
-            right.lengthen_prefix(|at| &keys[place + at]);
+            right.renew(|at| &keys[place + at]);
             right.check(|at| &keys[place + at]).map_err(TestCaseError::fail)?;
             left.append(&right);
             left.check(|place| &keys[place]).map_err(TestCaseError::fail)?;
