@@ -20,6 +20,7 @@ use std::ptr::NonNull;
 use super::CAPACITY;
 use super::edit::{Edit, Way};
 use super::node::{Inner, Leaf, NodePtr, RawNode};
+use super::search::Sought;
 use crate::entry::{Entry, EntryPtr};
 
 /// Where a walk through the tree has come to.
@@ -81,6 +82,7 @@ impl Edit {
             Some(node) => node,
             None => self.tree.root?,
         };
+        let sought = Sought::new(key);
         let leaf = loop {
             match node.kind() {
                 RawNode::Leaf(leaf) => break leaf,
@@ -89,7 +91,7 @@ impl Edit {
                     self.attach(way, NodePtr::inner(inner));
                     // SAFETY: a node of this edit, and nothing changes it here.
                     let current = unsafe { inner.as_ref() };
-                    let place = current.child_for(key);
+                    let place = current.child_for(&sought);
                     way.push(inner, place);
                     node = current.child(place);
                 }
@@ -111,7 +113,7 @@ impl Edit {
         // SAFETY: in the tree when the spot was found, hence alive; the edit
         // changes it through `&mut self` only.
         let leaf = unsafe { spot.leaf.as_ref() };
-        spot.place = leaf.count_at_most(key);
+        spot.place = leaf.count_at_most(&Sought::new(key));
         for place in spot.place.saturating_sub(1)..leaf.len().min(spot.place + 1) {
             leaf.pointer(place).prefetch();
         }
