@@ -14,6 +14,7 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{NonNull, null_mut};
 
+use crate::prefetch::prefetch;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize};
 
@@ -101,6 +102,8 @@ impl Spare {
         let free = NonNull::new(self.first)?;
         // SAFETY: what is in the list is free memory that this list owns.
         self.first = unsafe { free.as_ref() }.next;
+        // Written to soon, at the latest to link on from it.
+        prefetch(self.first, self.layout.size());
         self.len = self.len.saturating_sub(1);
         if self.first.is_null() {
             self.last = null_mut();
