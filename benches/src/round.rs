@@ -123,7 +123,14 @@ pub fn timed_together<R>(
     work: impl Fn(usize) -> R + Sync,
 ) -> Timing {
     let barrier = Barrier::new(threads);
+    // Each on a processor of its own, as far as there are two: threads that take turns on one do
+    // not meet, and what they cost each other would be hidden.
     let one = |thread: usize| {
+        let _bound = Processor::two()
+            .into_iter()
+            .nth(thread)
+            .flatten()
+            .map(Processor::bind);
         barrier.wait();
         timed(operations, || work(thread)).elapsed
     };
