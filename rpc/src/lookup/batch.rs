@@ -1,7 +1,7 @@
 //! BatchScanRegions: several ranges at once, from one snapshot.
 //!
 //! 1. Every range has to start where the one before it ends or later, and must not end before it
-//!    starts. An empty end is nowhere, yet nothing counts as lying before it.
+//!    starts.
 //! 2. A range that starts with the very bytes with which the one before it ends is joined to it;
 //!    that takes an end at infinity and a start at the first key for the same place.
 //! 3. Each range is scanned with the whole limit. A region that the last range found already is
@@ -10,6 +10,15 @@
 //! 4. Where holes are forbidden, a hole between two regions of one range is an error, as is one
 //!    before the first region, unless the range starts at the first key, and one behind the last,
 //!    unless the range has no end or the limit stopped the scan.
+//!
+//! Two differences from PD, for requests that only ask for the same again and again:
+//!
+//! - Behind a range without end nothing may follow that is not joined to it; PD's error for ranges
+//!   that overlap says so. PD compares with the empty end as with any key, finds that nothing lies
+//!   before it, and scans to the end of the map once more for each such range: the answer would be
+//!   ranges times regions large. With the rule every region is found once, and one twice if the
+//!   last range, after a join with a start at the first key, ends before it starts.
+//! - There may be no more than [`MOST_RANGES`] ranges.
 
 use tidegate_core::{EntryRef, Snapshot};
 
@@ -17,6 +26,9 @@ use super::error::{LookupError, Span};
 use super::scan::limit;
 use super::scanned;
 use crate::proto::pdpb::{BatchScanRegionsRequest, BatchScanRegionsResponse, KeyRange};
+
+/// The most ranges of one request: far more than stock clients put into one.
+pub(super) const MOST_RANGES: usize = 100_000;
 
 pub(super) fn batch_scan(
     snapshot: &Snapshot<'_>,
@@ -57,10 +69,18 @@ pub(super) fn batch_scan(
 }
 
 fn check(ranges: &[KeyRange]) -> Result<(), LookupError> {
+    if ranges.len() > MOST_RANGES {
+        return Err(LookupError::TooManyRanges(ranges.len()));
+    }
     let mut before: Option<&KeyRange> = None;
+    let mut endless = false;
     for range in ranges {
-        if before.is_some_and(|before| range.start_key < before.end_key) {
-            return Err(LookupError::RangesOverlap);
+        if let Some(before) = before {
+            endless |= before.end_key.is_empty();
+            let is_joined = range.start_key == before.end_key;
+            if range.start_key < before.end_key || (endless && !is_joined) {
+                return Err(LookupError::RangesOverlap);
+            }
         }
         if !range.end_key.is_empty() && range.start_key > range.end_key {
             return Err(LookupError::RangeInverted);

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use super::batch::MOST_RANGES;
 use crate::proto::header::error_header;
 use crate::proto::pdpb::{ErrorType, ResponseHeader};
 
-/// Why a batch scan gives no answer. `Display` is PD's text, to the letter: clients match on it.
+/// Why a batch scan gives no answer. `Display` is PD's text, to the letter, wherever PD has one:
+/// clients match on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LookupError {
@@ -13,6 +15,8 @@ pub enum LookupError {
     RangesOverlap,
     /// A range ends before it starts.
     RangeInverted,
+    /// There are more ranges, namely so many, than one request may have.
+    TooManyRanges(usize),
     /// The request forbids holes, and between two regions, or before the first, there is one.
     Hole {
         /// The range that was scanned, and the regions on both sides of the hole; in front of the
@@ -55,7 +59,9 @@ impl LookupError {
     #[must_use]
     pub fn error_type(&self) -> ErrorType {
         match self {
-            Self::RangesOverlap | Self::RangeInverted => ErrorType::Unknown,
+            Self::RangesOverlap | Self::RangeInverted | Self::TooManyRanges(_) => {
+                ErrorType::Unknown
+            }
             Self::Hole { .. } | Self::HoleAtTheEnd { .. } => {
                 ErrorType::RegionsNotContainAllKeyRange
             }
@@ -65,7 +71,10 @@ impl LookupError {
     /// Whether the request itself is at fault, rather than what the map holds.
     #[must_use]
     pub fn is_bad_request(&self) -> bool {
-        matches!(self, Self::RangesOverlap | Self::RangeInverted)
+        matches!(
+            self,
+            Self::RangesOverlap | Self::RangeInverted | Self::TooManyRanges(_)
+        )
     }
 
     /// The header that carries it.
@@ -80,6 +89,11 @@ impl fmt::Display for LookupError {
         match self {
             Self::RangesOverlap => f.write_str("invalid key range, ranges overlapped"),
             Self::RangeInverted => f.write_str("invalid key range, start key > end key"),
+            Self::TooManyRanges(count) => write!(
+                f,
+                "invalid request, {count} key ranges are more than the {MOST_RANGES} that one \
+                 request may have; send them in several"
+            ),
             Self::Hole {
                 range,
                 before,

@@ -79,7 +79,7 @@ impl<'s, 'm> Lookup<'s, 'm> {
     ///
     /// # Errors
     /// PD's errors for ranges that overlap or are inverted and, where the request forbids holes,
-    /// for a hole.
+    /// for a hole; one for too many ranges.
     pub fn batch_scan(
         &self,
         request: &BatchScanRegionsRequest,

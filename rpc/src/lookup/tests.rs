@@ -94,12 +94,35 @@ fn ranges_that_overlap_or_are_inverted_get_pds_errors() {
         "invalid key range, start key > end key"
     );
     assert_eq!(inverted.error_type(), ErrorType::Unknown);
-    // Equal keys are no inversion, and nothing lies before an end at infinity.
+    // Equal keys are no inversion.
     assert_eq!(batch(&map, &[(b"a", b"a")], 0, false), Ok(vec![1]));
-    assert_eq!(
-        batch(&map, &[(b"x", b""), (b"a", b"b")], 0, false),
-        Ok(vec![1])
-    );
+    let most = vec![(&b"a"[..], &b"a"[..]); batch::MOST_RANGES];
+    assert_eq!(batch(&map, &most, 0, false), Ok(vec![1]));
+    let more = vec![(&b"a"[..], &b"a"[..]); batch::MOST_RANGES + 1];
+    let more = batch(&map, &more, 0, false).expect_err("too many");
+    assert!(more.is_bad_request());
+    assert!(more.to_string().starts_with("invalid request, 100001 key"));
+}
+
+#[test]
+fn no_request_makes_the_answer_ranges_times_regions() {
+    let map = map_of(&[(1, b"", b"m"), (2, b"m", b"t"), (4, b"t", b"")]);
+    let overlap = Err(LookupError::RangesOverlap);
+    // To the end of the map again and again.
+    for again in [
+        &[(&b"a"[..], &b""[..]), (b"b", b"")][..],
+        &[(b"x", b""), (b"a", b"b")],
+    ] {
+        assert_eq!(batch(&map, again, -1, false), overlap);
+    }
+    // Round and round: the end at infinity joined to the first key, and on from there.
+    let round = [(&b"a"[..], &b"x"[..]), (b"y", b""), (b"", b"a")];
+    assert_eq!(batch(&map, &round, -1, false), Ok(vec![1, 2, 4]));
+    let rounds = [&round[..], &[(b"b", b"x")]].concat();
+    assert_eq!(batch(&map, &rounds, -1, false), overlap);
+    // What is joined is one range, however often.
+    let everything = vec![(&b""[..], &b""[..]); 1_000];
+    assert_eq!(batch(&map, &everything, -1, false), Ok(vec![1, 2, 4]));
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Serving {
     pub(super) async fn scan_regions(&self, request: &ScanRegionsRequest) -> ScanRegionsResponse {
         self.answer(
             Method::ScanRegions,
-            Weight::of_scan(request.limit),
+            Weight::of_scan(request.limit, 1),
             |lookup| Found::Answer(lookup.scan(request)),
         )
         .await
@@ -68,7 +68,7 @@ impl Serving {
         };
         self.answer(
             Method::BatchScanRegions,
-            Weight::of_scan(request.limit),
+            Weight::of_scan(request.limit, request.ranges.len()),
             scan,
         )
         .await

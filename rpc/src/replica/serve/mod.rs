@@ -53,8 +53,8 @@ pub(super) use router::RouterService;
 /// How often an attempt that met a change of generation is made again.
 const SWAP_ATTEMPTS: usize = 64;
 
-/// The largest limit of a scan that is no work to speak of.
-const LIGHT_SCAN: i32 = 1_024;
+/// The largest limit of a scan that is no work to speak of, and the most ranges.
+const LIGHT_SCAN: usize = 1_024;
 
 /// What the services share.
 #[derive(Debug)]
@@ -97,9 +97,11 @@ pub(super) enum Weight {
 }
 
 impl Weight {
-    /// Of a scan with this limit, in PD's reading.
-    pub(super) fn of_scan(limit: i32) -> Self {
-        if (1..=LIGHT_SCAN).contains(&limit) {
+    /// Of a scan of so many ranges with this limit, in PD's reading. A range costs a search even
+    /// if it finds nothing.
+    pub(super) fn of_scan(limit: i32, ranges: usize) -> Self {
+        let light = |count| (1..=LIGHT_SCAN).contains(&count);
+        if usize::try_from(limit).is_ok_and(light) && ranges <= LIGHT_SCAN {
             Self::Light
         } else {
             Self::Heavy

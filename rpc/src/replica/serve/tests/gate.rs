@@ -318,10 +318,12 @@ async fn before_the_cluster_is_known_the_gate_refuses_rather_than_the_cluster_ch
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_scan_of_everything_does_not_hold_up_other_lookups() {
-    assert_eq!(Weight::of_scan(100), Weight::Light);
+    assert_eq!(Weight::of_scan(100, 1), Weight::Light);
     for limit in [0, -1, i32::MAX] {
-        assert_eq!(Weight::of_scan(limit), Weight::Heavy, "{limit}");
+        assert_eq!(Weight::of_scan(limit, 1), Weight::Heavy, "{limit}");
     }
+    assert_eq!(Weight::of_scan(100, 1_024), Weight::Light);
+    assert_eq!(Weight::of_scan(100, 1_025), Weight::Heavy);
     let bench = Bench::fresh();
     let (sender, receiver) = std::sync::mpsc::channel();
     let receiver = std::sync::Mutex::new(receiver);
