@@ -17,10 +17,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::config::Overrides;
+use crate::config::{self, Overrides};
 
 /// Exit code of a start that failed.
 const BAD_START: u8 = 2;
@@ -31,12 +31,19 @@ const BAD_START: u8 = 2;
     name = "tidegate",
     version,
     propagate_version = true,
-    disable_help_subcommand = true
+    after_help = EXAMPLES
 )]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate playground --duration 20s --scenario stall
+  tidegate serve --backend-endpoints http://127.0.0.1:2379 --listen-addr http://127.0.0.1:3379
+
+`tidegate COMMAND --help` tells a command's flags; `tidegate serve --help` the config file's keys too.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -67,7 +74,7 @@ struct ServeArgs {
     /// TOML file; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// debug, info, warn, error or fatal [default: info]
+    /// trace, debug, info, warn, error or fatal [default: info]
     #[arg(short = 'L', long, value_name = "LEVEL")]
     log_level: Option<String>,
 }
@@ -130,7 +137,7 @@ fn refuse_arguments(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
                 .get(1)
                 .and_then(|first| first.to_str())
                 .unwrap_or_default();
-            bad_start(&condensed(&error.render().to_string(), command))
+            bad_start(&condensed(error, command, arguments))
         }
     }
 }
@@ -144,20 +151,70 @@ fn bad_start(message: &str) -> ExitCode {
     ExitCode::from(BAD_START)
 }
 
-/// The parser's message without its usage and hints, and with where to find them.
-fn condensed(rendered: &str, command: &str) -> String {
+/// The parser's message without its usage, with what may have been meant and where to look.
+fn condensed(error: &clap::Error, command: &str, arguments: &[OsString]) -> String {
+    let rendered = error.render().to_string();
     let message = rendered.split("\n\n").next().unwrap_or_default();
     let message = message.strip_prefix("error: ").unwrap_or(message).trim();
+    let meant = meant(error, command, arguments);
     let known = ["serve", "playground"].contains(&command);
     let command = if known { command } else { "" };
     let space = if known { " " } else { "" };
-    format!("{message}; see `tidegate{space}{command} --help`")
+    format!("{message}{meant}; see `tidegate{space}{command} --help`")
+}
+
+/// What may have been meant by an argument that the parser does not know.
+fn meant(error: &clap::Error, command: &str, arguments: &[OsString]) -> String {
+    let unknown = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let cli = Cli::command();
+    if let Some(unknown) = unknown(ContextKind::InvalidSubcommand) {
+        let names = cli.get_subcommands().map(clap::Command::get_name);
+        return likest(unknown, names)
+            .map_or_else(String::new, |name| format!("; did you mean {name}?"));
+    }
+    let (ErrorKind::UnknownArgument, Some(unknown)) =
+        (error.kind(), unknown(ContextKind::InvalidArg))
+    else {
+        return String::new();
+    };
+    if let (Some(word), Some(command)) = (unknown.strip_prefix("--"), cli.find_subcommand(command))
+    {
+        let flags = command.get_arguments().filter_map(clap::Arg::get_long);
+        if let Some(flag) = likest(word, flags) {
+            return format!("; did you mean --{flag}?");
+        }
+    }
+    // A value that begins with a dash is taken for a flag of its own.
+    let pair = arguments.windows(2).find_map(|pair| {
+        let [flag, value] = pair else { return None };
+        let (flag, value) = (flag.to_str()?, value.to_str()?);
+        let is_it = flag.starts_with("--") && !flag.contains('=') && value.starts_with(unknown);
+        is_it.then_some((flag, value))
+    });
+    pair.map_or_else(String::new, |(flag, value)| {
+        format!("; if it is the value of {flag}, write {flag}={value}")
+    })
+}
+
+/// The name that `word` is a slip of, or a part, as `endpoints` is of `backend-endpoints`.
+fn likest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let near = |name: &str| {
+        let slips = config::file::distance(word, name);
+        let is_slip = slips <= 2 && slips * 2 <= name.len();
+        let is_part = word.len() > 2 && (name.contains(word) || word.contains(name));
+        (is_slip || is_part).then_some(slips)
+    };
+    names
+        .filter_map(|name| Some((near(name)?, name)))
+        .min()
+        .map(|(_, name)| name)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -169,15 +226,23 @@ mod tests {
     fn the_parsers_message_becomes_one_line_with_the_remedy() {
         let line = |arguments: &[&str]| {
             let error = Cli::try_parse_from(arguments).expect_err("wrong");
-            condensed(
-                &error.render().to_string(),
-                arguments.get(1).copied().unwrap_or_default(),
-            )
+            let words: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            let command = arguments.get(1).copied().unwrap_or_default();
+            condensed(&error, command, &words)
         };
         assert_eq!(
             line(&["tidegate", "serve", "--nmae", "x"]),
-            "unexpected argument '--nmae' found; see `tidegate serve --help`"
+            "unexpected argument '--nmae' found; did you mean --name?; see `tidegate serve --help`"
         );
+        assert!(
+            line(&["tidegate", "serve", "--endpoints", "x"])
+                .contains("did you mean --backend-endpoints?")
+        );
+        assert!(
+            line(&["tidegate", "serve", "--name", "-one"])
+                .contains("if it is the value of --name, write --name=-one")
+        );
+        assert!(line(&["tidegate", "playgroud"]).contains("did you mean playground?"));
         assert!(line(&["tidegate", "sreve"]).ends_with("see `tidegate --help`"));
         assert!(line(&["tidegate", "serve", "--config"]).contains("--config <FILE>"));
     }

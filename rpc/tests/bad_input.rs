@@ -38,6 +38,35 @@ fn an_unknown_flag() {
         line.contains("'--listen-adr'") && line.contains("tidegate serve --help"),
         "{line}"
     );
+    assert!(line.contains("did you mean --listen-addr?"), "{line}");
+    let line = refusal(&["serve", "--endpoints", "http://127.0.0.1:2379"]);
+    assert!(line.contains("did you mean --backend-endpoints?"), "{line}");
+}
+
+#[test]
+fn a_value_that_begins_with_a_dash() {
+    let line = refusal(&["serve", "--name", "-one"]);
+    assert!(line.contains("write --name=-one"), "{line}");
+    for flag in ["--regions", "--clients", "--churn"] {
+        let line = refusal(&["playground", flag, "-5"]);
+        assert!(
+            line.contains(&format!("'-5' for '{flag}"))
+                && line.contains("a whole number from 1 to"),
+            "{line}"
+        );
+    }
+    let line = refusal(&["playground", "--duration", "-5s"]);
+    assert!(line.contains("'-5s' for '--duration"), "{line}");
+    assert!(line.contains("20s, 500ms, 1m"), "{line}");
+}
+
+#[test]
+fn an_address_without_a_port() {
+    for (flag, port) in [("--listen-addr", 3379), ("--backend-endpoints", 2379)] {
+        let line = refusal(&["serve", flag, "http://127.0.0.1"]);
+        let example = format!("the port too, as http://127.0.0.1:{port}");
+        assert!(line.contains(flag) && line.contains(&example), "{line}");
+    }
 }
 
 #[test]
@@ -76,7 +105,7 @@ fn an_advertised_address_that_is_no_url() {
 #[test]
 fn a_name_of_nothing() {
     let line = refusal(&["serve", "--name", ""]);
-    assert!(line.contains("name: \"\""), "{line}");
+    assert!(line.contains("--name: \"\""), "{line}");
 }
 
 #[test]
@@ -122,6 +151,7 @@ fn a_config_value_that_its_key_cannot_have() {
         line.contains("max-age: \"soon\"") && line.contains("a duration"),
         "{line}"
     );
+    assert!(line.contains(&path) && line.contains("500ms"), "{line}");
     let (_dir, path) = config_file("when-stale = \"read-through\"\n");
     let line = refusal(&["serve", "--config", &path]);
     assert!(
@@ -135,9 +165,10 @@ fn settings_that_contradict_each_other() {
     let (_dir, path) = config_file("max-age = \"3s\"\nprobe-interval = \"3s\"\n");
     let line = refusal(&["serve", "--config", &path]);
     assert!(
-        line.contains("probe-interval") && line.contains("max-age"),
+        line.contains("probe-interval 3s (the default)") && line.contains("max-age 3s"),
         "{line}"
     );
+    assert!(line.contains(&path), "{line}");
 }
 
 #[test]
@@ -152,7 +183,7 @@ fn an_occupied_port() {
         "http://127.0.0.1:1",
     ]);
     assert!(
-        line.contains(&url) && line.contains("--listen-addr"),
+        line.contains(&url) && line.contains("the port is taken") && line.contains("--listen-addr"),
         "{line}"
     );
 }
@@ -170,6 +201,7 @@ fn an_address_that_is_nobodys() {
         line.contains("http://192.0.2.1:3379") && line.contains("--listen-addr"),
         "{line}"
     );
+    assert!(line.contains("not an address of this machine"), "{line}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -223,6 +255,8 @@ fn help_and_version_are_no_failures() {
         &["serve", "--help"],
         &["serve", "-V"],
         &["playground", "--help"],
+        &["help"],
+        &["help", "serve"],
         &["--version"],
     ] {
         let output = run(arguments);

@@ -4,7 +4,14 @@ use url::{Host, Url};
 
 use super::ConfigError;
 
-const EXPECTED: &str = "a URL with scheme, host and port, as http://127.0.0.1:2379";
+/// The port of an example: of the kind that the setting asks for.
+fn example_port(setting: &str) -> u16 {
+    if setting.contains("listen") {
+        3379
+    } else {
+        2379
+    }
+}
 
 /// Reads one address. `setting` is the flag or key it came from.
 ///
@@ -14,11 +21,13 @@ const EXPECTED: &str = "a URL with scheme, host and port, as http://127.0.0.1:23
 pub fn parse_endpoint(setting: &str, text: &str) -> Result<Url, ConfigError> {
     let text = text.trim();
     let bad = |expected: &str| ConfigError::value(setting, text, expected);
-    let url = Url::parse(text).map_err(|_| bad(EXPECTED))?;
+    let port = example_port(setting);
+    let whole = format!("a URL with scheme, host and port, as http://127.0.0.1:{port}");
+    let url = Url::parse(text).map_err(|_| bad(&whole))?;
     match url.scheme() {
         "http" => {}
-        "https" => return Err(bad("an http URL, TLS is not built yet")),
-        _ => return Err(bad(EXPECTED)),
+        "https" => return Err(bad("an http:// URL, TLS is not built yet")),
+        _ => return Err(bad(&whole)),
     }
     let has_host = match url.host() {
         Some(Host::Domain(name)) => !name.is_empty(),
@@ -30,10 +39,21 @@ pub fn parse_endpoint(setting: &str, text: &str) -> Result<Url, ConfigError> {
         && url.fragment().is_none()
         && url.username().is_empty()
         && url.password().is_none();
-    if !has_host || url.port_or_known_default().is_none() || !bare {
-        return Err(bad(EXPECTED));
+    if !has_host || !bare {
+        return Err(bad(&whole));
+    }
+    if !names_a_port(text) {
+        let host = url.host_str().unwrap_or_default();
+        return Err(bad(&format!("the port too, as http://{host}:{port}")));
     }
     Ok(url)
+}
+
+/// A parsed URL does not tell port 80 from none.
+fn names_a_port(text: &str) -> bool {
+    let text = text.trim_end_matches('/');
+    text.rsplit_once(':')
+        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Reads a comma-separated list of addresses, at least one; repetitions count once.
@@ -69,7 +89,7 @@ mod tests {
             "http://pd-0.pd:2379/",
             "http://[::1]:2379",
             " http://h:1 ",
-            "http://h",
+            "http://h:80",
         ] {
             assert!(parse_endpoint("--listen-addr", good).is_ok(), "{good}");
         }
@@ -80,6 +100,10 @@ mod tests {
             "https://127.0.0.1:2379",
             "ftp://127.0.0.1:2379",
             "http://",
+            "http://h",
+            "http://h:",
+            "http://h/",
+            "http://[::1]",
             "http://127.0.0.1:99999",
             "http://127.0.0.1:2379/path",
             "http://user@127.0.0.1:2379",
@@ -91,6 +115,14 @@ mod tests {
             assert!(error.starts_with("--listen-addr: "), "{error}");
             assert!(!error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn the_example_is_of_the_kind_that_is_asked_for() {
+        let message = |setting, text| parse_endpoint(setting, text).expect_err(text).to_string();
+        assert!(message("--listen-addr", "here").ends_with("http://127.0.0.1:3379"));
+        assert!(message("--backend-endpoints", "pd").ends_with("http://127.0.0.1:2379"));
+        assert!(message("listen-addr", "http://h").ends_with("the port too, as http://h:3379"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Text that is no duration.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a duration")]
+#[error("not a time; give a number above zero with its unit, as 20s, 500ms, 1m or 1m30s")]
 pub struct InvalidDuration;
 
 /// Reads a duration above zero.

@@ -99,7 +99,7 @@ pub(super) fn apply_text(path: &Path, text: &str, parsed: &mut Parsed) -> Result
     flatten("", &table, &mut leaves);
     let mut unused = Vec::new();
     for (key, value) in leaves {
-        if set(&key, value, parsed)? {
+        if set(&key, value, parsed).map_err(|error| error.in_file(path))? {
             continue;
         }
         if PDS
@@ -193,7 +193,7 @@ fn duration(key: &str, value: &Value) -> Result<Duration, ConfigError> {
             ConfigError::value(
                 key,
                 shown(value),
-                "a duration in quotes, as \"3s\" or \"300ms\"",
+                "a duration in quotes, as \"20s\", \"500ms\" or \"1m\"",
             )
         })
 }
@@ -263,8 +263,8 @@ fn nearest(key: &str) -> Option<&'static str> {
         .map(|(_, known)| known)
 }
 
-/// Edits (insert, delete, replace) between two keys.
-fn distance(a: &str, b: &str) -> usize {
+/// Edits (insert, delete, replace) between two words.
+pub(crate) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.chars().enumerate() {

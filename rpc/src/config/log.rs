@@ -56,7 +56,7 @@ impl LogLevel {
             _ => Err(ConfigError::value(
                 setting,
                 text,
-                "one of debug, info, warn, error, fatal",
+                "one of trace, debug, info, warn, error, fatal",
             )),
         }
     }

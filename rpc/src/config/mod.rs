@@ -134,13 +134,23 @@ impl ServeConfig {
             ));
         }
         if self.probe_interval >= self.max_age {
+            let default = Self::default();
+            let shown = |value: Duration, default: Duration| {
+                let note = if value == default {
+                    " (the default)"
+                } else {
+                    ""
+                };
+                format!("{value:?}{note}")
+            };
             return Err(ConfigError::Conflict {
                 what: format!(
-                    "probe-interval {:?} is not below max-age {:?}, so nothing would ever be \
-                     fresh enough to serve",
-                    self.probe_interval, self.max_age
+                    "probe-interval {} is not below max-age {}, so nothing would ever be fresh \
+                     enough to serve",
+                    shown(self.probe_interval, default.probe_interval),
+                    shown(self.max_age, default.max_age),
                 ),
-                remedy: "probe at least three times within max-age",
+                remedy: "set both, with a probe-interval of at most a third of max-age",
             });
         }
         Ok(())
@@ -188,6 +198,10 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
     }
     let serve = &mut parsed.serve;
     if let Some(name) = &overrides.name {
+        if name.trim().is_empty() {
+            let expected = "a name of at least one letter";
+            return Err(ConfigError::value("--name", name.as_str(), expected));
+        }
         serve.name.clone_from(name);
     }
     if let Some(list) = &overrides.backend_endpoints {
@@ -202,7 +216,11 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
     if let Some(text) = &overrides.log_level {
         parsed.log.level = LogLevel::parse("--log-level", text)?;
     }
-    parsed.serve.check()?;
+    parsed.serve.check().map_err(|error| match path {
+        // Only the file can set what contradicts.
+        Some(path) => error.in_file(path),
+        None => error,
+    })?;
     Ok(parsed)
 }
 
@@ -248,6 +266,14 @@ pub enum ConfigError {
         /// What is needed instead.
         expected: String,
     },
+    /// What is wrong in a file that is otherwise well formed.
+    #[error("config file {}: {error}", path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong in it.
+        error: Box<Self>,
+    },
     /// Settings that contradict each other.
     #[error("{what}; {remedy}")]
     Conflict {
@@ -259,6 +285,13 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    pub(crate) fn in_file(self, path: &Path) -> Self {
+        Self::InFile {
+            path: path.to_owned(),
+            error: Box::new(self),
+        }
+    }
+
     pub(crate) fn value(setting: &str, value: impl Into<String>, expected: &str) -> Self {
         Self::Value {
             setting: setting.to_owned(),

@@ -1,5 +1,7 @@
 //! What `tidegate playground` is started with.
 
+use std::fmt::Display;
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::faults::Scenario;
@@ -9,13 +11,13 @@ use crate::config::parse_duration;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Regions at the start, over three stores
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 100_000, value_parser = |text: &str| whole(text, 10_000_000_u64))]
     pub regions: u64,
     /// Clients, each with one lookup at a time
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 8, value_parser = |text: &str| whole(text, u16::MAX))]
     pub clients: u16,
     /// How long to run, as 20s or 2m [default: until Ctrl-C]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// What goes wrong, from 40% to 65% of the duration
     #[arg(long, value_enum, default_value_t)]
@@ -27,7 +29,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     pub output: Output,
     /// Changes of regions a second
-    #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 600, value_parser = |text: &str| whole(text, 100_000_u64))]
     pub churn: u64,
 }
 
@@ -50,6 +52,14 @@ pub enum Output {
     Text,
     /// For programs
     Json,
+}
+
+/// Reads a whole number from 1 to `most`.
+fn whole<N: FromStr + PartialOrd + From<u8> + Display>(text: &str, most: N) -> Result<N, String> {
+    match text.parse::<N>() {
+        Ok(number) if number >= N::from(1) && number <= most => Ok(number),
+        _ => Err(format!("give a whole number from 1 to {most}")),
+    }
 }
 
 impl Default for Args {

@@ -66,9 +66,7 @@ const REQUEST_LIMIT: usize = 16 << 20;
 #[non_exhaustive]
 pub enum StartError {
     /// The address cannot be listened on.
-    #[error(
-        "cannot listen on {url}: {source}; free the port or give another address with --listen-addr"
-    )]
+    #[error("cannot listen on {}: {}", text(url), listen_remedy(source))]
     Listen {
         /// The address.
         url: Url,
@@ -315,6 +313,22 @@ impl Bound {
             sync,
             server,
         }
+    }
+}
+
+/// Why an address cannot be listened on, and what helps.
+fn listen_remedy(source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            "the port is taken; free it or give another with --listen-addr".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => "it is not an address of this machine; give one that \
+             is, or http://0.0.0.0:PORT for all of them, with --listen-addr"
+            .to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "not permitted; give a port of 1024 or above with --listen-addr".to_owned()
+        }
+        _ => format!("{source}; give another address with --listen-addr"),
     }
 }
 
