@@ -15,6 +15,7 @@ use crate::replica::state::{Shared, StreamState};
 
 use super::decode;
 use super::frame::Kind;
+use super::gap::Gap;
 use super::queue::{Queued, Received};
 use super::staging::Staged;
 
@@ -23,7 +24,7 @@ use super::staging::Staged;
 pub(super) struct Progress {
     /// The next index to apply in the map that answers; 0 when there is none.
     pub(super) next: u64,
-    /// While a gap is open: the index that closes it.
+    /// While a gap is open in that map: the index that closes it. As the session found it; its end brings it up to date.
     pub(super) gap_until: Option<u64>,
     /// A full sync was published.
     pub(super) published: bool,
@@ -37,6 +38,8 @@ pub(super) struct Applier {
     pub(super) progress: Progress,
     /// Present until the full sync of this session is published.
     pub(super) staged: Option<Staged>,
+    /// The gap of the generation that this session feeds.
+    pub(super) gap: Arc<Gap>,
     /// Told once the map that answers is the one that this session feeds.
     pub(super) following: watch::Sender<bool>,
     pub(super) batch_limit: u64,
@@ -152,11 +155,7 @@ impl Applier {
 
     fn advance(&mut self, next: u64, records: u64) {
         self.progress.next = next;
-        if self.progress.gap_until.is_some_and(|until| next >= until) {
-            // What was skipped has been applied, and so has again what had been applied beyond it.
-            self.progress.gap_until = None;
-            self.shared.gate.gap(self.generation(), false);
-        }
+        self.gap.applied(&self.shared.gate, next);
         if records < self.batch_limit || self.shared.stream() == StreamState::Live {
             self.live();
         } else {

@@ -31,6 +31,7 @@ mod context;
 mod decode;
 mod ending;
 pub mod frame;
+mod gap;
 pub mod probe;
 mod queue;
 mod receive;

@@ -18,6 +18,7 @@ use crate::replica::state::Shared;
 
 use super::ending::Ending;
 use super::frame::{Kind, Phase, Shape, classify};
+use super::gap::Gap;
 use super::queue::{Intake, Received};
 
 /// When the stream was last heard of.
@@ -55,6 +56,8 @@ pub(super) struct Reader {
     pub(super) phase: Phase,
     /// The generation that the stream feeds: the one that answers, or the one of the full sync.
     pub(super) generation: u64,
+    /// The gap of that generation.
+    pub(super) gap: Arc<Gap>,
 }
 
 impl Reader {
@@ -91,8 +94,8 @@ impl Reader {
             Kind::Regressed => last(Ending::Regressed, None),
             Kind::Gap { missing } => {
                 // Before anything beyond the gap is applied.
-                self.shared.gate.gap(self.generation, true);
                 let until = shape.start_index.saturating_add(shape.len);
+                self.gap.open(&self.shared.gate, until);
                 let received = Received { kind, frame, at };
                 last(
                     Ending::Gap {

@@ -16,6 +16,7 @@ use super::apply::{Applier, Progress};
 use super::context::Context;
 use super::ending::Ending;
 use super::frame::{Kind, Phase};
+use super::gap::Gap;
 use super::queue::{Received, queue};
 use super::receive::{Heard, Reader, receive};
 use super::staging::Staged;
@@ -61,11 +62,17 @@ pub(super) async fn run<T: PdTransport>(context: &Arc<Context<T>>, plan: Plan) -
     };
     match opened {
         Ok(opened) => follow(context, plan, opened).await,
-        Err(ending) => Ended {
-            ending,
-            progress: plan.progress,
-            term: None,
-        },
+        Err(ending) => {
+            let mut progress = plan.progress;
+            if let Ending::Gap { until, .. } = ending {
+                progress.gap_until = progress.gap_until.max(Some(until));
+            }
+            Ended {
+                ending,
+                progress,
+                term: None,
+            }
+        }
     }
 }
 
@@ -92,13 +99,15 @@ async fn open<T: PdTransport>(
     shared.counters.frames.add(1);
     let term = confirm(context, plan).await?;
 
+    let generation = shared.gate.generation();
     let mut reader = Reader {
         shared: Arc::clone(shared),
         cluster_id: plan.cluster_id,
         phase: Phase::Asked {
             index: plan.start_index,
         },
-        generation: shared.gate.generation(),
+        generation,
+        gap: Arc::new(Gap::new(generation, plan.progress.gap_until)),
     };
     let kind = reader.peek(&frame);
     // The leader cannot be at an index below one that it has shown in this term.
@@ -110,6 +119,7 @@ async fn open<T: PdTransport>(
         shared.gate.begin(generation);
         shared.counters.full_syncs.add(1);
         reader.generation = generation;
+        reader.gap = Arc::new(Gap::new(generation, None));
         Some(Staged::new(generation))
     } else {
         None
@@ -157,6 +167,7 @@ async fn follow<T: PdTransport>(
     let (endings, mut ended) = mpsc::channel(4);
     let (following, follows) = watch::channel(false);
     let heard = Arc::new(Heard::at(opened.first.at));
+    let gap = Arc::clone(&opened.reader.gap);
     let leave = CancellationToken::new();
     let abandon = CancellationToken::new();
     // The queue is empty and holds at least one frame of any size.
@@ -168,6 +179,7 @@ async fn follow<T: PdTransport>(
         layer: layer.clone(),
         progress: plan.progress,
         staged: opened.staged,
+        gap: Arc::clone(&gap),
         following,
         batch_limit: config.batch_limit,
     };
@@ -224,8 +236,9 @@ async fn follow<T: PdTransport>(
     };
     match applied {
         Ok(mut progress) => {
-            if let Ending::Gap { until, .. } = ending {
-                progress.gap_until = progress.gap_until.max(Some(until));
+            // Whatever the ending is. The gap of a full sync that was not published went with its map.
+            if gap.generation() == shared.gate.generation() {
+                progress.gap_until = gap.until();
             }
             Ended {
                 ending: first_fault(ending, &mut ended),

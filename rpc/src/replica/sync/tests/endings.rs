@@ -411,3 +411,68 @@ async fn stopping_ends_every_task_without_waiting_for_the_network() {
     assert!(stream.is_cancelled() && probe.is_cancelled());
     assert_eq!(world.shared.stream(), StreamState::Connecting);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_gap_found_in_a_session_that_ends_for_another_reason_is_closed_again() {
+    let (sluice, hooks) = sluice(2);
+    let pd = Pd::new();
+    let mut config = SyncConfig::new("replica", "http://replica:1", vec![pd.url()]).unwrap();
+    config.queue_frames = 1;
+    let world = World::launch_with(pd, config, hooks);
+    let stream = world.follow(regions(1..4), 100).await;
+    world.prove().await;
+    let mut spoiled = frame(100, regions(1..2));
+    spoiled.regions[0].id = 0;
+    // The first is at the applier and the second fills the queue, so the receiver that has found the gap waits for
+    // room, and the applier is the first to give a reason.
+    stream.send(spoiled);
+    stream.send(frame(101, regions(1..2)));
+    stream.send(frame(150, regions(2..3)));
+    world
+        .until("the gap is found", || world.shared.gate.view().gap)
+        .await;
+    sluice.0.add_permits(1_000);
+    let stream = world.stream().await;
+    assert_eq!(stream.start_index(), 100);
+    assert_eq!(world.shared.counters.gaps.get(), 0, "not by its gap");
+    stream.send(frame(100, regions(vec![1; 50])));
+    world
+        .until("all but one is applied", || {
+            world.shared.gate.applied() == 150
+        })
+        .await;
+    assert!(world.shared.gate.view().gap);
+    stream.send(frame(150, regions(2..3)));
+    world
+        .until("the gap is closed", || !world.shared.gate.view().gap)
+        .await;
+    world.prove().await;
+    assert!(world.serves());
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gap_found_while_an_earlier_one_is_being_closed_stays_open() {
+    let (sluice, hooks) = sluice(3);
+    let world = World::start_with(hooks);
+    let stream = world.follow(regions(1..4), 100).await;
+    stream.send(frame(101, regions(2..3)));
+    let stream = world.stream().await;
+    assert_eq!(stream.start_index(), 100);
+    stream.send(frame(100, regions([1, 2])));
+    stream.send(frame(110, regions([3])));
+    world
+        .until("the second gap is found", || {
+            world.shared.gate.view().head == 111
+        })
+        .await;
+    sluice.0.add_permits(1_000);
+    let stream = world.stream().await;
+    assert_eq!(stream.start_index(), 102);
+    assert!(world.shared.gate.view().gap, "nine records are missing");
+    stream.send(frame(102, regions(vec![3; 9])));
+    world
+        .until("the gap is closed", || !world.shared.gate.view().gap)
+        .await;
+    world.end().await;
+}
