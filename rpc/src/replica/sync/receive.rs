@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_core::Moment;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -23,21 +23,40 @@ use super::queue::{Intake, Received};
 
 /// When the stream was last heard of.
 #[derive(Debug)]
-pub(super) struct Heard(AtomicU64);
+pub(super) struct Heard {
+    last: AtomicU64,
+    again: Notify,
+}
 
 impl Heard {
     pub(super) fn at(moment: Moment) -> Self {
-        Self(AtomicU64::new(moment.as_nanos()))
+        Self {
+            last: AtomicU64::new(moment.as_nanos()),
+            again: Notify::new(),
+        }
     }
 
     pub(super) fn last(&self) -> Moment {
         // Relaxed: one value by itself; whoever reads it reads nothing else on the strength of it.
-        Moment::from_nanos(self.0.load(Relaxed))
+        Moment::from_nanos(self.last.load(Relaxed))
     }
 
     fn note(&self, at: Moment) {
         // Relaxed: see `last`.
-        self.0.store(at.as_nanos(), Relaxed);
+        self.last.store(at.as_nanos(), Relaxed);
+        self.again.notify_waiters();
+    }
+
+    /// Returns when the stream has been heard of since `moment`.
+    pub(super) async fn since(&self, moment: Moment) {
+        loop {
+            // Made before the look, so that what is heard in between wakes it.
+            let again = self.again.notified();
+            if self.last() > moment {
+                return;
+            }
+            again.await;
+        }
     }
 }
 

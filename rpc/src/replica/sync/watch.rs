@@ -18,7 +18,7 @@ use crate::pd::{CallError, FrameSource, Lane, PdTransport, Term, within};
 use super::context::Context;
 use super::ending::Ending;
 use super::frame::Shape;
-use super::probe::{Circumstances, ProbeBounds, Shown, may_probe, read_answer};
+use super::probe::{Circumstances, Held, ProbeBounds, Shown, may_probe, read_answer};
 use super::receive::Heard;
 
 /// A leader that chooses a full sync for a probe pays for it; after such an answer probes pause, for this many turns
@@ -48,6 +48,14 @@ struct Pause {
     left: u32,
 }
 
+/// What became of a turn.
+enum Turn {
+    Answered(Answered),
+    /// The stream has been silent since then, so no probe was sent.
+    Silent(Moment),
+    Nothing,
+}
+
 impl<T: PdTransport> Watch<T> {
     /// Watches until the term ends or the session is given up; sends the reason to `endings`.
     pub(super) async fn run(mut self, endings: mpsc::Sender<Ending>, give_up: CancellationToken) {
@@ -63,17 +71,29 @@ impl<T: PdTransport> Watch<T> {
     async fn watch(&mut self) -> Ending {
         let interval = self.context.config.probe_interval;
         let mut pause = Pause::default();
+        let mut silent = None;
         loop {
-            if self.is_following() {
-                sleep(interval).await;
-            } else {
+            if !self.is_following() {
                 self.await_following(interval).await;
+            } else if let Some(since) = silent.take() {
+                // A process that stood still finds the stream silent until it has read the frames that wait for it.
+                let _ = timeout(interval, self.heard.since(since)).await;
+            } else {
+                sleep(interval).await;
             }
-            let answered = if pause.left > 0 {
+            let turn = if pause.left > 0 {
                 pause.left -= 1;
-                None
+                Turn::Nothing
             } else {
                 self.probe(&mut pause).await
+            };
+            let answered = match turn {
+                Turn::Answered(answered) => Some(answered),
+                Turn::Silent(since) => {
+                    silent = Some(since);
+                    None
+                }
+                Turn::Nothing => None,
             };
             if let Some(ending) = self.look(answered).await {
                 return ending;
@@ -101,16 +121,17 @@ impl<T: PdTransport> Watch<T> {
         }
     }
 
-    async fn probe(&self, pause: &mut Pause) -> Option<Answered> {
+    async fn probe(&self, pause: &mut Pause) -> Turn {
         if !self.is_following() || self.term.is_none() {
-            return None;
+            return Turn::Nothing;
         }
         let Context { shared, config, .. } = &*self.context;
         let view = shared.gate.view();
+        let heard = self.heard.last();
         let circumstances = Circumstances {
             applied: view.applied,
             lag: view.lag,
-            silent_for: shared.clock.now().saturating_since(self.heard.last()),
+            silent_for: shared.clock.now().saturating_since(heard),
         };
         let bounds = ProbeBounds {
             lag_below: config.smallest_ring / 2,
@@ -119,7 +140,10 @@ impl<T: PdTransport> Watch<T> {
         if let Err(held) = may_probe(circumstances, bounds) {
             shared.counters.probes_held.add(1);
             debug!(?held, "no probe now");
-            return None;
+            return match held {
+                Held::Silent => Turn::Silent(heard),
+                Held::NoIndex | Held::Behind => Turn::Nothing,
+            };
         }
         shared.counters.probes_sent.add(1);
         let sent_at = shared.clock.now();
@@ -128,7 +152,7 @@ impl<T: PdTransport> Watch<T> {
             Err(error) => {
                 debug!(%error, "a probe was not answered");
                 shared.counters.probes_failed.add(1);
-                return None;
+                return Turn::Nothing;
             }
         };
         if shown == Shown::Nothing {
@@ -137,7 +161,7 @@ impl<T: PdTransport> Watch<T> {
         } else {
             pause.length = 0;
         }
-        Some(Answered {
+        Turn::Answered(Answered {
             generation: view.generation,
             sent_at,
             shown,

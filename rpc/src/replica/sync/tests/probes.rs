@@ -196,6 +196,31 @@ async fn f8_no_probe_beside_a_stream_that_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f8_a_stream_that_was_silent_is_probed_as_soon_as_it_is_heard_of() {
+    let world = World::start();
+    let stream = world.follow(regions(1..4), 100).await;
+    for _ in 0..6 {
+        world.prove().await;
+    }
+    pass(Duration::from_secs(4)).await;
+    world
+        .until("a probe is held", || {
+            world.shared.counters.probes_held.get() == 1
+        })
+        .await;
+    pass(Duration::from_millis(100)).await;
+    stream.send(frame(100, vec![]));
+    let heard = world.shared.clock.now();
+    world.prove().await;
+    assert_eq!(world.shared.gate.view().proven_at, Some(heard));
+    // From there on at the interval again.
+    world.prove().await;
+    let next = world.shared.gate.view().proven_at.unwrap();
+    assert_eq!(next.saturating_since(heard), Duration::from_secs(3));
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn f8_no_probe_before_the_first_full_sync_is_complete() {
     let world = World::start();
     let stream = world.stream().await;
