@@ -6,12 +6,14 @@
 //! frame says about time and head is taken before it waits here: a frame that was queued for 8 s is 8 s old when it is
 //! applied, and the head that it shows is known at once. Of what is still at the leader only a probe can tell.
 
+use std::mem::size_of;
 use std::sync::Arc;
 
 use tidegate_core::Moment;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::proto::pdpb::SyncRegionResponse;
+use crate::proto::metapb::{Buckets, Peer, Region};
+use crate::proto::pdpb::{RegionStat, SyncRegionResponse};
 
 use super::frame::Kind;
 
@@ -73,38 +75,44 @@ impl Intake {
     }
 }
 
-/// About how many bytes a decoded frame holds. Counted by lists and keys, without a walk over every field.
+/// About how many bytes a decoded frame holds: the elements of all its lists and what they own. An element that is two
+/// bytes on the wire counts as large as it has become.
 #[must_use]
 pub(super) fn weight(frame: &SyncRegionResponse) -> usize {
-    const REGION: usize = 200;
-    const PEER: usize = 32;
     let regions: usize = frame
         .regions
         .iter()
         .map(|region| {
-            REGION + region.start_key.len() + region.end_key.len() + region.peers.len() * PEER
+            let keys = region.start_key.len() + region.end_key.len();
+            size_of::<Region>() + keys + region.peers.len() * size_of::<Peer>()
         })
         .sum();
+    let leaders = frame.region_leaders.len() * size_of::<Peer>();
+    let stats = frame.region_stats.len() * size_of::<RegionStat>();
     let buckets: usize = frame
         .buckets
         .iter()
-        .flat_map(|buckets| &buckets.keys)
-        .map(|key| key.len() + PEER)
+        .map(|buckets| {
+            let keys: usize = buckets
+                .keys
+                .iter()
+                .map(|key| size_of_val(key) + key.len())
+                .sum();
+            size_of::<Buckets>() + keys
+        })
         .sum();
-    1 + regions + buckets
+    size_of::<SyncRegionResponse>() + regions + leaders + stats + buckets
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::proto::metapb;
-
     use super::*;
 
     fn received(regions: usize) -> Received {
         Received {
             kind: Kind::Records,
             frame: SyncRegionResponse {
-                regions: vec![metapb::Region::default(); regions],
+                regions: vec![Region::default(); regions],
                 ..SyncRegionResponse::default()
             },
             at: Moment::from_nanos(1),
@@ -113,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_receiver_waits_for_frames_and_for_bytes() {
-        for (frames, bytes) in [(1, usize::MAX), (64, 1500)] {
+        for (frames, bytes) in [(1, usize::MAX), (64, 1_000)] {
             let (intake, mut applier) = queue(frames, bytes);
             intake.put(received(5)).await.unwrap();
             let second = intake.put(received(5));
@@ -125,6 +133,81 @@ mod tests {
             }
             drop(applier.recv().await.unwrap());
             second.await.unwrap();
+        }
+    }
+
+    #[test]
+    fn every_list_of_a_frame_weighs_what_its_elements_hold() {
+        const COUNT: usize = 1_000;
+        let key = bytes::Bytes::from_static(&[7; 100]);
+        let empty = SyncRegionResponse::default();
+        let peers = vec![Peer::default(); COUNT];
+        let region = |region: Region| SyncRegionResponse {
+            regions: vec![region],
+            ..SyncRegionResponse::default()
+        };
+        let bucket = |keys: usize| SyncRegionResponse {
+            buckets: vec![Buckets {
+                keys: vec![key.clone(); keys],
+                ..Buckets::default()
+            }],
+            ..SyncRegionResponse::default()
+        };
+        let heavy = [
+            (
+                received(COUNT).frame,
+                empty.clone(),
+                COUNT * size_of::<Region>(),
+            ),
+            (
+                SyncRegionResponse {
+                    region_leaders: peers.clone(),
+                    ..empty.clone()
+                },
+                empty.clone(),
+                COUNT * size_of::<Peer>(),
+            ),
+            (
+                SyncRegionResponse {
+                    region_stats: vec![RegionStat::default(); COUNT],
+                    ..empty.clone()
+                },
+                empty.clone(),
+                COUNT * size_of::<RegionStat>(),
+            ),
+            (
+                SyncRegionResponse {
+                    buckets: vec![Buckets::default(); COUNT],
+                    ..empty.clone()
+                },
+                empty,
+                COUNT * size_of::<Buckets>(),
+            ),
+            (
+                region(Region {
+                    peers,
+                    ..Region::default()
+                }),
+                region(Region::default()),
+                COUNT * size_of::<Peer>(),
+            ),
+            (
+                region(Region {
+                    start_key: key.clone(),
+                    end_key: key.clone(),
+                    ..Region::default()
+                }),
+                region(Region::default()),
+                2 * key.len(),
+            ),
+            (
+                bucket(COUNT),
+                bucket(0),
+                COUNT * (size_of::<bytes::Bytes>() + key.len()),
+            ),
+        ];
+        for (with, without, difference) in heavy {
+            assert_eq!(weight(&with) - weight(&without), difference);
         }
     }
 
@@ -140,7 +223,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiting_receiver_is_told_when_the_applier_goes_away() {
-        let (intake, applier) = queue(4, 1100);
+        let (intake, applier) = queue(4, 1_000);
         intake.put(received(5)).await.unwrap();
         let second = intake.put(received(5));
         drop(applier);
