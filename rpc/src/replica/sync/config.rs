@@ -30,6 +30,9 @@ pub struct SyncConfig {
     pub batch_limit: u64,
     /// Records in the smallest ring that a leader has.
     pub smallest_ring: u64,
+    /// How long a full sync may take, from its first frame until it is published. A leader sends 20 MiB in a second, so
+    /// that one of ten million regions takes some minutes.
+    pub full_sync_deadline: Duration,
 }
 
 /// A setting without which no stream may be opened.
@@ -77,6 +80,7 @@ impl SyncConfig {
             queue_bytes: 64 << 20,
             batch_limit: 1_000,
             smallest_ring: 10_000,
+            full_sync_deadline: Duration::from_secs(30 * 60),
         })
     }
 

@@ -24,6 +24,8 @@ pub(super) enum Ending {
     LeaderError(String),
     /// Nothing was heard for this long.
     Silence(Duration),
+    /// A full sync was not complete after this long.
+    Endless(Duration),
     /// Indexes were skipped.
     Gap {
         /// The first that is missing.
@@ -68,6 +70,7 @@ impl Ending {
             Self::Closed => "closed by the leader",
             Self::LeaderError(_) => "error reported by the leader",
             Self::Silence(_) => "silence",
+            Self::Endless(_) => "full sync without an end",
             Self::Gap { .. } => "skipped indexes",
             Self::Regressed => "index went back",
             Self::TermChanged => "term changed",
@@ -87,6 +90,9 @@ impl Ending {
             ),
             Self::LeaderError(message) => message.clone(),
             Self::Silence(length) => format!("nothing heard for {length:?}"),
+            Self::Endless(length) => format!(
+                "not complete after {length:?}; the leader or the way to it is too slow for the size of the cluster"
+            ),
             Self::Gap { missing, until, .. } => {
                 format!("missing from {missing}, shown up to {until}")
             }

@@ -23,6 +23,13 @@
 
 use crate::proto::pdpb::SyncRegionResponse;
 
+/// The longest list in a frame that is accepted. Leaders send 1,000 regions at a time; a ring sent whole has 10,000.
+pub const LONGEST_LIST: usize = 20_000;
+
+/// Regions that a full sync may carry, its catch-up included: several times as many as the largest clusters have. A
+/// stream that goes on beyond them does not end, and what it is building must not grow for ever.
+pub const LARGEST_FULL_SYNC: u64 = 1 << 25;
+
 /// What classification looks at.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Shape {
@@ -34,6 +41,8 @@ pub struct Shape {
     pub error: bool,
     /// The header names another cluster.
     pub foreign: bool,
+    /// What makes the lists such as no leader sends; nothing in the frame counts then.
+    pub unsound: Option<&'static str>,
 }
 
 impl Shape {
@@ -47,7 +56,23 @@ impl Shape {
             error: header.is_some_and(|header| header.error.is_some()),
             foreign: header
                 .is_some_and(|header| header.cluster_id != 0 && header.cluster_id != cluster_id),
+            unsound: unsound(frame),
         }
+    }
+}
+
+fn unsound(frame: &SyncRegionResponse) -> Option<&'static str> {
+    let beside = frame
+        .region_leaders
+        .len()
+        .max(frame.region_stats.len())
+        .max(frame.buckets.len());
+    if frame.regions.len().max(beside) > LONGEST_LIST {
+        Some("a frame of more elements than a leader sends at a time")
+    } else if frame.regions.is_empty() && beside > 0 {
+        Some("leaders, statistics or buckets of no region")
+    } else {
+        None
     }
 }
 
@@ -66,6 +91,8 @@ pub enum Phase {
     },
     /// In the catch-up of a full sync.
     CatchUp {
+        /// Regions received since the full sync began.
+        received: u64,
         /// The index that the next frame carries.
         next: u64,
     },
@@ -136,6 +163,9 @@ pub fn classify(phase: Phase, frame: Shape) -> (Kind, Phase) {
     if frame.foreign {
         return (Kind::Broken("a frame of another cluster"), phase);
     }
+    if let Some(what) = frame.unsound {
+        return (Kind::Broken(what), phase);
+    }
     let Some(end) = frame.start_index.checked_add(frame.len) else {
         return (Kind::Broken("an index beyond the largest"), phase);
     };
@@ -153,15 +183,38 @@ pub fn classify(phase: Phase, frame: Shape) -> (Kind, Phase) {
         Phase::Asked { index: next } => follow(phase, next, start, end, Kind::InSync),
         Phase::Following { next } => follow(phase, next, start, end, Kind::Keepalive),
         Phase::Snapshot { .. } if empty => (Kind::Completion, Phase::Following { next: start }),
+        Phase::Snapshot { position: received } | Phase::CatchUp { received, .. }
+            if frame.len > LARGEST_FULL_SYNC.saturating_sub(received) =>
+        {
+            (Kind::Broken("a full sync without an end"), phase)
+        }
         Phase::Snapshot { position } if start == position => {
             (Kind::Snapshot, Phase::Snapshot { position: end })
         }
-        Phase::Snapshot { .. } => (Kind::CatchUp, Phase::CatchUp { next: end }),
-        Phase::CatchUp { next } if start != next => {
+        Phase::Snapshot { position } => {
+            let received = position + frame.len;
+            (
+                Kind::CatchUp,
+                Phase::CatchUp {
+                    received,
+                    next: end,
+                },
+            )
+        }
+        Phase::CatchUp { next, .. } if start != next => {
             (Kind::Broken("a catch-up with skipped indexes"), phase)
         }
         Phase::CatchUp { .. } if empty => (Kind::Completion, Phase::Following { next: start }),
-        Phase::CatchUp { .. } => (Kind::CatchUp, Phase::CatchUp { next: end }),
+        Phase::CatchUp { received, .. } => {
+            let received = received + frame.len;
+            (
+                Kind::CatchUp,
+                Phase::CatchUp {
+                    received,
+                    next: end,
+                },
+            )
+        }
     }
 }
 
@@ -187,6 +240,7 @@ mod tests {
             len,
             error: false,
             foreign: false,
+            unsound: None,
         }
     }
 
@@ -278,6 +332,55 @@ mod tests {
             assert!(matches!(kinds[2], Kind::Broken(_)), "{kinds:?}");
         }
         assert!(matches!(run(0, &[(5, 1)])[0], Kind::Broken(_)));
+    }
+
+    #[test]
+    fn a_full_sync_of_more_regions_than_clusters_have_breaks_off() {
+        let left = 500;
+        let position = LARGEST_FULL_SYNC - left;
+        let snapshot = Phase::Snapshot { position };
+        let catch_up = Phase::CatchUp {
+            received: position,
+            next: 70,
+        };
+        for (phase, start) in [(snapshot, position), (snapshot, 70), (catch_up, 70)] {
+            let (kind, next) = classify(phase, frame(start, left));
+            assert!(kind.is_full_sync(), "{kind:?}");
+            let (more, _) = classify(next, frame(start + left, 1));
+            assert!(matches!(more, Kind::Broken(_)), "{more:?}");
+            let (end, _) = classify(next, frame(start + left, 0));
+            assert_eq!(end, Kind::Completion);
+        }
+    }
+
+    #[test]
+    fn lists_of_no_region_and_lists_beyond_measure_break_the_stream() {
+        type Spoil = fn(&mut SyncRegionResponse, usize);
+        let spoils: [Spoil; 4] = [
+            |frame, len| frame.regions = vec![Default::default(); len],
+            |frame, len| frame.region_leaders = vec![Default::default(); len],
+            |frame, len| frame.region_stats = vec![Default::default(); len],
+            |frame, len| frame.buckets = vec![Default::default(); len],
+        ];
+        let kind = |frame: &SyncRegionResponse| {
+            classify(Phase::Following { next: 7 }, Shape::of(frame, 1)).0
+        };
+        let seven = SyncRegionResponse {
+            start_index: 7,
+            ..SyncRegionResponse::default()
+        };
+        assert_eq!(kind(&seven), Kind::Keepalive);
+        for (at, spoil) in spoils.into_iter().enumerate() {
+            let mut alone = seven.clone();
+            spoil(&mut alone, 1);
+            assert_eq!(matches!(kind(&alone), Kind::Broken(_)), at > 0, "{alone:?}");
+            for (len, fits) in [(LONGEST_LIST, true), (LONGEST_LIST + 1, false)] {
+                let mut long = seven.clone();
+                long.regions = vec![Default::default(); 3];
+                spoil(&mut long, len);
+                assert_eq!(kind(&long) == Kind::Records, fits, "list {at} of {len}");
+            }
+        }
     }
 
     #[test]

@@ -79,7 +79,8 @@ pub enum Shown {
 /// full.
 #[must_use]
 pub fn read_answer(asked: u64, frame: Shape, batch_limit: u64) -> Shown {
-    if frame.error || frame.foreign || frame.start_index != asked || asked == 0 {
+    let counts = !frame.error && !frame.foreign && frame.unsound.is_none();
+    if !counts || frame.start_index != asked || asked == 0 {
         return Shown::Nothing;
     }
     match asked.checked_add(frame.len) {
@@ -112,6 +113,7 @@ mod tests {
             len,
             error: false,
             foreign: false,
+            unsound: None,
         }
     }
 

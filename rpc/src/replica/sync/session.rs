@@ -4,7 +4,9 @@
 //! before both are equal. Then three tasks run: receive, apply and watch. The first to find a reason ends the session.
 //! What has been received is still applied, for a bounded time, so that the next session can start further on.
 
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -167,6 +169,10 @@ async fn follow<T: PdTransport>(
     let (endings, mut ended) = mpsc::channel(4);
     let (following, follows) = watch::channel(false);
     let heard = Arc::new(Heard::at(opened.first.at));
+    let overdue = overdue(
+        opened.staged.is_some().then(|| follows.clone()),
+        config.full_sync_deadline,
+    );
     let gap = Arc::clone(&opened.reader.gap);
     let leave = CancellationToken::new();
     let abandon = CancellationToken::new();
@@ -214,6 +220,7 @@ async fn follow<T: PdTransport>(
         biased;
         () = stop.cancelled() => Ending::Stopped,
         ending = ended.recv() => ending.unwrap_or(Ending::Closed),
+        ending = overdue => ending,
     };
     leave.cancel();
     // Both leave at their next wait; a panic in one of them must not hide the reason that was given.
@@ -253,6 +260,19 @@ async fn follow<T: PdTransport>(
             term: None,
         },
     }
+}
+
+/// Gives a full sync up that is not published by its deadline; `following` tells. Never ends otherwise.
+async fn overdue(following: Option<watch::Receiver<bool>>, deadline: Duration) -> Ending {
+    if let Some(mut following) = following
+        && timeout(deadline, following.wait_for(|now| *now))
+            .await
+            .is_err()
+    {
+        return Ending::Endless(deadline);
+    }
+    // Published; or the applier has gone away and given its reason.
+    pending().await
 }
 
 /// A malformed region that was found while draining matters more than the reason that ended the stream.

@@ -227,3 +227,34 @@ async fn frames_in_an_impossible_order_mean_a_full_sync() {
     assert_eq!(world.shared.counters.malformed.get(), 1);
     world.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_full_sync_that_does_not_end_is_given_up_at_its_deadline() {
+    let pd = Pd::new();
+    let mut config = SyncConfig::new("replica", "http://replica:1", vec![pd.url()]).unwrap();
+    config.full_sync_deadline = Duration::from_secs(60);
+    let world = World::launch_with(pd, config, Hooks::default());
+    let stream = world.stream().await;
+    let since = world.shared.clock.now();
+    for id in 0..6 {
+        stream.send(frame(id, regions([1 + id])));
+        pass(Duration::from_secs(10)).await;
+    }
+    let again = world.stream().await;
+    assert!(stream.is_cancelled());
+    assert_eq!(again.start_index(), 0);
+    let waited = world.shared.clock.now().saturating_since(since);
+    assert!(waited < Duration::from_secs(62), "{waited:?}");
+    assert!(world.ids().is_empty());
+
+    // One that is complete in time is followed beyond the deadline.
+    again.send(frame(0, regions(1..4)));
+    again.send(frame(100, vec![]));
+    for _ in 0..10 {
+        pass(Duration::from_secs(10)).await;
+        again.send(frame(100, vec![]));
+    }
+    assert!(!again.is_cancelled());
+    assert_eq!(world.ids(), [1, 2, 3]);
+    world.end().await;
+}
