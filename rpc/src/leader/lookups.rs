@@ -4,7 +4,7 @@ use tonic::{Response, Status};
 
 use super::cluster::{Cluster, Counters};
 use super::converse::Step;
-use crate::lookup::Lookup;
+use crate::lookup::{Lookup, check_items, items};
 use crate::proto::header::check_cluster;
 use crate::proto::pdpb::{
     BatchScanRegionsRequest, BatchScanRegionsResponse, GetRegionByIdRequest, GetRegionRequest,
@@ -108,8 +108,10 @@ pub(super) fn query(cluster: &Cluster, request: QueryRegionRequest) -> Step<Quer
     if let Err(status) = check_cluster(request.header.as_ref(), cluster.config.cluster_id) {
         return Step::End(status);
     }
-    let asked = request.ids.len() + request.keys.len() + request.prev_keys.len();
-    Counters::count(&cluster.counters.lookups, asked);
+    if let Err(status) = check_items(&request) {
+        return Step::End(status);
+    }
+    Counters::count(&cluster.counters.lookups, items(&request));
     if let Some(header) = cluster.unless_bootstrapped() {
         let header = Some(header);
         return Step::Answer(QueryRegionResponse {

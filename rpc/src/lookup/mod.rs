@@ -27,12 +27,13 @@ use tidegate_core::{EntryRef, Snapshot};
 use crate::proto::convert::pdpb_region;
 use crate::proto::pdpb::{
     BatchScanRegionsRequest, BatchScanRegionsResponse, GetRegionByIdRequest, GetRegionRequest,
-    GetRegionResponse, QueryRegionRequest, Region, RegionResponse, ScanRegionsRequest,
-    ScanRegionsResponse,
+    GetRegionResponse, QueryRegionRequest, QueryRegionResponse, Region, RegionResponse,
+    ScanRegionsRequest, ScanRegionsResponse,
 };
 
 pub use error::LookupError;
 pub use query::Queried;
+pub(crate) use query::{check_items, items};
 
 /// Lookups on one snapshot. Whatever is asked of the same `Lookup` is answered from the same
 /// state of the map.
@@ -90,6 +91,12 @@ impl<'s, 'm> Lookup<'s, 'm> {
     /// QueryRegion: O(items × log n).
     pub fn query(&self, request: &QueryRegionRequest) -> Queried {
         query::query(self.snapshot, request)
+    }
+
+    /// QueryRegion where a batch with a miss has no answer: `None` at the first one.
+    #[must_use]
+    pub fn query_whole(&self, request: &QueryRegionRequest) -> Option<QueryRegionResponse> {
+        query::query_whole(self.snapshot, request)
     }
 }
 

@@ -5,15 +5,22 @@
 //! `regions_by_id` has one element per distinct region found; an id that was asked for and does
 //! not exist gets an empty one. Id 0 is ignored.
 //!
+//! A batch may have no more than [`MOST_ITEMS`] items, which PD bounds by nothing but the size of a
+//! message.
+//!
 //! PD resolves a batch in chunks, each under its own lock, so that one answer may mix two states
 //! of its map; here it is one snapshot.
 
 use std::collections::hash_map::Entry as Slot;
 
 use tidegate_core::{EntryRef, Snapshot};
+use tonic::Status;
 
 use super::item;
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse, RegionResponse};
+
+/// The most items of one batch; stock clients send 10,000 at most.
+pub(super) const MOST_ITEMS: usize = 100_000;
 
 /// The answer to a batch, and what it lacks.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,45 +32,91 @@ pub struct Queried {
     pub missed: usize,
 }
 
-pub(super) fn query(snapshot: &Snapshot<'_>, request: &QueryRegionRequest) -> Queried {
-    let mut response = QueryRegionResponse::default();
-    let mut missed = 0;
-    let mut resolve = |entry: Option<EntryRef<'_>>| match entry {
-        Some(entry) => {
-            let id = entry.region().id();
-            if let Slot::Vacant(slot) = response.regions_by_id.entry(id) {
-                slot.insert(item(&entry, request.need_buckets));
-            }
-            id
-        }
-        None => {
-            missed += 1;
-            0
-        }
-    };
-    let keys = request
-        .keys
-        .iter()
-        .map(|key| resolve(snapshot.get(key)))
-        .collect();
-    let prev_keys = request
-        .prev_keys
-        .iter()
-        .map(|key| resolve(snapshot.prev(key)))
-        .collect();
-    response.key_id_map = keys;
-    response.prev_key_id_map = prev_keys;
-    for &id in request.ids.iter().filter(|&&id| id != 0) {
-        let Slot::Vacant(slot) = response.regions_by_id.entry(id) else {
-            continue;
-        };
-        slot.insert(match snapshot.by_id(id) {
-            Some(entry) => item(&entry, request.need_buckets),
-            None => {
-                missed += 1;
-                RegionResponse::default()
-            }
-        });
+/// How many items a batch asks for; an id of 0 counts too.
+pub(crate) fn items(request: &QueryRegionRequest) -> usize {
+    request.keys.len() + request.prev_keys.len() + request.ids.len()
+}
+
+/// Whether a batch has few enough items to be answered.
+///
+/// # Errors
+/// InvalidArgument, to end the stream with.
+pub(crate) fn check_items(request: &QueryRegionRequest) -> Result<(), Status> {
+    let items = items(request);
+    if items <= MOST_ITEMS {
+        return Ok(());
     }
-    Queried { response, missed }
+    Err(Status::invalid_argument(format!(
+        "a batch of {items} keys and ids has more than the {MOST_ITEMS} that one may have; send \
+         them in several"
+    )))
+}
+
+pub(super) fn query(snapshot: &Snapshot<'_>, request: &QueryRegionRequest) -> Queried {
+    let mut answer = Answer::default();
+    for key in &request.keys {
+        let id = answer.take(snapshot.get(key), request.need_buckets);
+        answer.response.key_id_map.push(id.unwrap_or(0));
+    }
+    for key in &request.prev_keys {
+        let id = answer.take(snapshot.prev(key), request.need_buckets);
+        answer.response.prev_key_id_map.push(id.unwrap_or(0));
+    }
+    for &id in request.ids.iter().filter(|&&id| id != 0) {
+        if answer.response.regions_by_id.contains_key(&id) {
+            continue;
+        }
+        if answer
+            .take(snapshot.by_id(id), request.need_buckets)
+            .is_none()
+        {
+            let nothing = RegionResponse::default();
+            answer.response.regions_by_id.insert(id, nothing);
+        }
+    }
+    Queried {
+        response: answer.response,
+        missed: answer.missed,
+    }
+}
+
+pub(super) fn query_whole(
+    snapshot: &Snapshot<'_>,
+    request: &QueryRegionRequest,
+) -> Option<QueryRegionResponse> {
+    let mut answer = Answer::default();
+    for key in &request.keys {
+        let id = answer.take(snapshot.get(key), request.need_buckets)?;
+        answer.response.key_id_map.push(id);
+    }
+    for key in &request.prev_keys {
+        let id = answer.take(snapshot.prev(key), request.need_buckets)?;
+        answer.response.prev_key_id_map.push(id);
+    }
+    for &id in request.ids.iter().filter(|&&id| id != 0) {
+        answer.take(snapshot.by_id(id), request.need_buckets)?;
+    }
+    Some(answer.response)
+}
+
+/// An answer in the making.
+#[derive(Default)]
+struct Answer {
+    response: QueryRegionResponse,
+    missed: usize,
+}
+
+impl Answer {
+    /// Puts a region in, once; its id, or `None` for a miss.
+    fn take(&mut self, entry: Option<EntryRef<'_>>, need_buckets: bool) -> Option<u64> {
+        let Some(entry) = entry else {
+            self.missed += 1;
+            return None;
+        };
+        let id = entry.region().id();
+        if let Slot::Vacant(slot) = self.response.regions_by_id.entry(id) {
+            slot.insert(item(&entry, need_buckets));
+        }
+        Some(id)
+    }
 }

@@ -331,6 +331,15 @@ fn a_query_keeps_order_and_length_and_gives_a_missing_id_an_empty_element() {
             .id,
         3
     );
+    let many = |count| QueryRegionRequest {
+        ids: vec![0; count],
+        keys: bytes(&[b"a"]),
+        ..QueryRegionRequest::default()
+    };
+    assert!(check_items(&many(query::MOST_ITEMS - 1)).is_ok());
+    let more = check_items(&many(query::MOST_ITEMS)).expect_err("one too many");
+    assert_eq!(more.code(), tonic::Code::InvalidArgument);
+    assert!(more.message().starts_with("a batch of 100001 keys"));
     let empty = Lookup::new(&snapshot).query(&QueryRegionRequest::default());
     assert_eq!((empty.missed, empty.response), (0, Default::default()));
 }
@@ -409,6 +418,13 @@ proptest! {
             ids: (0..20).collect(),
             ..Default::default()
         });
+        let of_keys = QueryRegionRequest {
+            keys: asked.iter().cloned().map(Into::into).collect(),
+            ids: all.iter().map(|r| r.id()).chain([0]).collect(),
+            ..Default::default()
+        };
+        let complete = Some(lookup.query(&of_keys)).filter(|all| all.missed == 0);
+        prop_assert_eq!(lookup.query_whole(&of_keys), complete.map(|all| all.response));
         let expected: Vec<u64> = asked.iter().map(|key| id(at(key))).collect();
         let expected_prev: Vec<u64> = asked.iter().map(|key| id(before(key))).collect();
         let unknown = (1..20).filter(|&wanted| !all.iter().any(|r| r.id() == wanted)).count();

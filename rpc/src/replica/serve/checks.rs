@@ -6,6 +6,7 @@
 //! | closed | Unavailable | Unavailable | Unavailable |
 //! | `pd-allow-follower-handle` | absent: PD's not-leader error | not needed | not needed |
 //! | cluster id | mismatch: FailedPrecondition | the same | the same |
+//! | size | - | too many items: InvalidArgument | the same, for QueryRegion |
 //!
 //! A forwarded host that is the leader's asks us to pass the request on. That is not built yet,
 //! so the answer is that we are not the leader. PD's own router checks nothing of this; a request
@@ -19,8 +20,9 @@ use tonic::metadata::MetadataMap;
 
 use super::counters::Rejection;
 use super::{Serving, metadata, refusal};
+use crate::lookup::check_items;
 use crate::proto::header::check_cluster;
-use crate::proto::pdpb::RequestHeader;
+use crate::proto::pdpb::{QueryRegionRequest, RequestHeader};
 
 /// A request turned away: how it is counted, and what the caller gets.
 pub(super) type Rejected = (Rejection, Status);
@@ -42,7 +44,13 @@ impl Serving {
         self.check_cluster(header)
     }
 
-    /// For a lookup on `routerpb.Router`, and for a batch of QueryRegion on either service.
+    /// For a batch of QueryRegion on either service.
+    pub(super) fn check_batch(&self, request: &QueryRegionRequest) -> Result<(), Rejected> {
+        self.check_router(request.header.as_ref())?;
+        check_items(request).map_err(|status| (Rejection::TooLarge, status))
+    }
+
+    /// For any other lookup on `routerpb.Router`.
     pub(super) fn check_router(&self, header: Option<&RequestHeader>) -> Result<(), Rejected> {
         self.check_open()?;
         self.check_cluster(header)

@@ -55,6 +55,8 @@ pub enum Rejection {
     FollowerHandle,
     /// It is to be forwarded.
     ForwardedHost,
+    /// It asks for too much at once.
+    TooLarge,
 }
 
 const METHODS: usize = Method::ALL.len();
@@ -114,11 +116,12 @@ impl Method {
 
 impl Rejection {
     /// Every cause.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::ClusterId,
         Self::Closed,
         Self::FollowerHandle,
         Self::ForwardedHost,
+        Self::TooLarge,
     ];
 
     /// Its name in metrics and on the status page.
@@ -129,6 +132,7 @@ impl Rejection {
             Self::Closed => "closed",
             Self::FollowerHandle => "follower_handle",
             Self::ForwardedHost => "forwarded_host",
+            Self::TooLarge => "too_large",
         }
     }
 }

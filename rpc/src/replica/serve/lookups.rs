@@ -81,12 +81,8 @@ pub(super) fn batch(
     lookup: &Lookup<'_, '_>,
     request: &QueryRegionRequest,
 ) -> Found<QueryRegionResponse> {
-    let queried = lookup.query(request);
-    if queried.missed == 0 {
-        Found::Answer(queried.response)
-    } else {
-        Found::Nothing
-    }
+    let found = lookup.query_whole(request);
+    found.map_or(Found::Nothing, Found::Answer)
 }
 
 fn one(found: Option<GetRegionResponse>) -> Found<GetRegionResponse> {

@@ -56,6 +56,9 @@ const SWAP_ATTEMPTS: usize = 64;
 /// The largest limit of a scan that is no work to speak of, and the most ranges.
 const LIGHT_SCAN: usize = 1_024;
 
+/// The most items of a batch that is no work to speak of.
+const LIGHT_BATCH: usize = 1_000;
+
 /// What the services share.
 #[derive(Debug)]
 pub(super) struct Serving {
@@ -102,6 +105,15 @@ impl Weight {
     pub(super) fn of_scan(limit: i32, ranges: usize) -> Self {
         let light = |count| (1..=LIGHT_SCAN).contains(&count);
         if usize::try_from(limit).is_ok_and(light) && ranges <= LIGHT_SCAN {
+            Self::Light
+        } else {
+            Self::Heavy
+        }
+    }
+
+    /// Of a batch of QueryRegion with so many items.
+    pub(super) fn of_batch(items: usize) -> Self {
+        if items <= LIGHT_BATCH {
             Self::Light
         } else {
             Self::Heavy

@@ -1,8 +1,8 @@
 //! The QueryRegion stream: batches in, answers out, one for one and in order.
 //!
 //! A batch is taken when there is room for its answer, so a client that does not read is not read
-//! either. A batch for another cluster ends the stream with PD's FailedPrecondition. When the
-//! server stops, the batches that have arrived are answered and the stream ends with the error of
+//! either. A batch for another cluster ends the stream with PD's FailedPrecondition, and one of
+//! too many items with InvalidArgument. When the server stops, the batches that have arrived are answered and the stream ends with the error of
 //! a closed server, which makes clients go elsewhere.
 
 use std::fmt;
@@ -17,7 +17,8 @@ use tonic::Status;
 
 use super::counters::Method;
 use super::lookups::batch;
-use super::{Attempt, SWAP_ATTEMPTS, Serving, refusal};
+use super::{Attempt, SWAP_ATTEMPTS, Serving, Weight, refusal};
+use crate::lookup::items;
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse};
 
 /// The answers to the batches of `requests`.
@@ -52,7 +53,7 @@ where
     ) -> Poll<Option<Result<QueryRegionRequest, Status>>> {
         match Pin::new(&mut self.requests).poll_next(cx) {
             Poll::Ready(Some(Ok(request))) => {
-                let checked = self.serving.check_router(request.header.as_ref());
+                let checked = self.serving.check_batch(&request);
                 let rejected = |r| self.serving.reject(Method::QueryRegion, r);
                 Poll::Ready(Some(checked.map_err(rejected).map(|()| request)))
             }
@@ -91,7 +92,8 @@ where
                 }
             },
         };
-        let attempt = self.serving.attempt(|lookup| batch(lookup, &request));
+        let weight = Weight::of_batch(items(&request));
+        let attempt = weight.carry(|| self.serving.attempt(|lookup| batch(lookup, &request)));
         if matches!(attempt, Attempt::Swapped) && attempts < SWAP_ATTEMPTS {
             self.batch = Some((request, attempts + 1));
             cx.waker().wake_by_ref();

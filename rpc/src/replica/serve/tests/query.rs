@@ -47,6 +47,27 @@ async fn a_batch_for_another_cluster_ends_the_stream_and_a_shut_gate_does_not() 
 }
 
 #[tokio::test]
+async fn a_batch_of_too_many_items_ends_the_stream_and_a_large_one_is_heavy() {
+    let bench = Bench::fresh();
+    let mut stream = QueryOf(&bench).stream(vec![
+        batch(&[b"a"], &[3; 99_999]),
+        batch(&[b"a"], &[3; 100_000]),
+        batch(&[b"a"], &[]),
+    ]);
+    let first = stream.next().await.expect("a frame").expect("a header");
+    assert_eq!(error_of(first.header.as_ref()), None);
+    let second = stream.next().await.expect("an end").expect_err("a status");
+    assert_eq!(second.code(), Code::InvalidArgument);
+    assert!(second.message().contains("100001 keys and ids"), "{second}");
+    assert!(stream.next().await.is_none());
+    let counts = bench.counts(Method::QueryRegion);
+    assert_eq!(counts.served, 1);
+    assert_eq!(counts.rejected_by_cause, [("too_large", 1)].into());
+    assert_eq!(Weight::of_batch(1_000), Weight::Light);
+    assert_eq!(Weight::of_batch(1_001), Weight::Heavy);
+}
+
+#[tokio::test]
 async fn a_stream_that_drains_answers_what_has_arrived_and_ends() {
     let bench = Bench::fresh();
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
