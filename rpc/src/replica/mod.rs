@@ -60,6 +60,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest request: a batch of 10,000 keys stays far below.
 const REQUEST_LIMIT: usize = 16 << 20;
+/// Calls that one connection may have open: far more than a stock client has, and an end to what
+/// one that never reads its answers can pile up.
+const CALLS_PER_CONNECTION: u32 = 1_000;
 
 /// Why a replica cannot start. One line: what, and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -356,6 +359,7 @@ fn serve(
             .accept_http1(true)
             .http2_keepalive_interval(Some(PING_INTERVAL))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
+            .max_concurrent_streams(CALLS_PER_CONNECTION)
             .add_routes(routes)
             .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
             .await;

@@ -47,6 +47,8 @@ pub(crate) enum Fate {
 /// Why a request was turned away before the gate was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
+    /// It is heavy work, and too much of that is under way.
+    Busy,
     /// It is for another cluster.
     ClusterId,
     /// We have stopped.
@@ -116,7 +118,8 @@ impl Method {
 
 impl Rejection {
     /// Every cause.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
+        Self::Busy,
         Self::ClusterId,
         Self::Closed,
         Self::FollowerHandle,
@@ -128,6 +131,7 @@ impl Rejection {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Busy => "busy",
             Self::ClusterId => "cluster_id",
             Self::Closed => "closed",
             Self::FollowerHandle => "follower_handle",

@@ -3,6 +3,8 @@
 //! A miss is no answer of a follower's, as it may only not have heard of the region yet. An empty
 //! scan is one: the ranges asked for hold no region.
 
+use tonic::Status;
+
 use super::counters::Method;
 use super::{Found, Serving, Weight};
 use crate::proto::pdpb::{
@@ -38,19 +40,28 @@ impl Serving {
         .await
     }
 
-    pub(super) async fn scan_regions(&self, request: &ScanRegionsRequest) -> ScanRegionsResponse {
-        self.answer(
-            Method::ScanRegions,
-            Weight::of_scan(request.limit, 1),
-            |lookup| Found::Answer(lookup.scan(request)),
-        )
-        .await
+    /// ResourceExhausted if there is no room.
+    pub(super) async fn scan_regions(
+        &self,
+        request: &ScanRegionsRequest,
+    ) -> Result<ScanRegionsResponse, Status> {
+        let method = Method::ScanRegions;
+        let weight = Weight::of_scan(request.limit, 1);
+        let place = self.scans.enter(weight).await;
+        let _place = place.map_err(|r| self.reject(method, r))?;
+        let scan = |lookup: &Lookup<'_, '_>| Found::Answer(lookup.scan(request));
+        Ok(self.answer(method, weight, scan).await)
     }
 
+    /// ResourceExhausted if there is no room.
     pub(super) async fn batch_scan_regions(
         &self,
         request: &BatchScanRegionsRequest,
-    ) -> BatchScanRegionsResponse {
+    ) -> Result<BatchScanRegionsResponse, Status> {
+        let method = Method::BatchScanRegions;
+        let weight = Weight::of_scan(request.limit, request.ranges.len());
+        let place = self.scans.enter(weight).await;
+        let _place = place.map_err(|r| self.reject(method, r))?;
         let cluster_id = self.shared.cluster_id().unwrap_or(0);
         let scan = |lookup: &Lookup<'_, '_>| match lookup.batch_scan(request) {
             Ok(response) => Found::Answer(response),
@@ -66,12 +77,7 @@ impl Serving {
                 }
             }
         };
-        self.answer(
-            Method::BatchScanRegions,
-            Weight::of_scan(request.limit, request.ranges.len()),
-            scan,
-        )
-        .await
+        Ok(self.answer(method, weight, scan).await)
     }
 }
 

@@ -26,6 +26,7 @@ mod metadata;
 mod pd;
 mod query;
 mod refusal;
+mod room;
 mod router;
 
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use self::counters::{Fate, Method, Rejection, ServeCounters};
+use self::room::Room;
 use super::state::Shared;
 use crate::lookup::Lookup;
 use crate::pd::Remote;
@@ -59,6 +61,12 @@ const LIGHT_SCAN: usize = 1_024;
 /// The most items of a batch that is no work to speak of.
 const LIGHT_BATCH: usize = 1_000;
 
+/// How many heavy scans are made at once.
+const SCANS: usize = 3;
+
+/// How many heavy batches are resolved at once.
+const BATCHES: usize = 3;
+
 /// What the services share.
 #[derive(Debug)]
 pub(super) struct Serving {
@@ -75,6 +83,8 @@ pub(super) struct Serving {
     /// No new work is wanted; what was accepted is answered.
     draining: CancellationToken,
     closed: AtomicBool,
+    scans: Room,
+    batches: Room,
 }
 
 /// What a lookup found.
@@ -171,6 +181,8 @@ impl Serving {
             regardless,
             draining: CancellationToken::new(),
             closed: AtomicBool::new(false),
+            scans: Room::new(SCANS),
+            batches: Room::new(BATCHES),
         }
     }
 

@@ -91,7 +91,7 @@ impl Pd for PdService {
         let (metadata, _, request) = request.into_parts();
         let checked = self.0.check_pd(&metadata, request.header.as_ref());
         checked.map_err(|r| self.0.reject(Method::ScanRegions, r))?;
-        Ok(Response::new(self.0.scan_regions(&request).await))
+        self.0.scan_regions(&request).await.map(Response::new)
     }
 
     async fn batch_scan_regions(
@@ -101,7 +101,7 @@ impl Pd for PdService {
         let (metadata, _, request) = request.into_parts();
         let checked = self.0.check_pd(&metadata, request.header.as_ref());
         checked.map_err(|r| self.0.reject(Method::BatchScanRegions, r))?;
-        Ok(Response::new(self.0.batch_scan_regions(&request).await))
+        self.0.batch_scan_regions(&request).await.map(Response::new)
     }
 
     async fn query_region(

@@ -2,7 +2,7 @@
 //!
 //! A batch is taken when there is room for its answer, so a client that does not read is not read
 //! either. A batch for another cluster ends the stream with PD's FailedPrecondition, and one of
-//! too many items with InvalidArgument. When the server stops, the batches that have arrived are answered and the stream ends with the error of
+//! too many items with InvalidArgument. A heavy batch waits for room ([`room`](super::room)). When the server stops, the batches that have arrived are answered and the stream ends with the error of
 //! a closed server, which makes clients go elsewhere.
 
 use std::fmt;
@@ -15,11 +15,15 @@ use tokio_stream::Stream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::Status;
 
+use super::checks::Rejected;
 use super::counters::Method;
 use super::lookups::batch;
+use super::room::Place;
 use super::{Attempt, SWAP_ATTEMPTS, Serving, Weight, refusal};
 use crate::lookup::items;
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse};
+
+type Entering = Pin<Box<dyn Future<Output = Result<Place, Rejected>> + Send>>;
 
 /// The answers to the batches of `requests`.
 pub(in crate::replica) struct QueryStream<R> {
@@ -27,6 +31,8 @@ pub(in crate::replica) struct QueryStream<R> {
     requests: R,
     /// The batch in work, and how often it met a change of generation.
     batch: Option<(QueryRegionRequest, usize)>,
+    /// Waits for room for that batch.
+    entering: Option<Entering>,
     draining: Pin<Box<WaitForCancellationFutureOwned>>,
     ended: bool,
 }
@@ -41,6 +47,7 @@ where
             serving,
             requests,
             batch: None,
+            entering: None,
             draining,
             ended: false,
         }
@@ -65,6 +72,22 @@ where
                 .poll(cx)
                 .map(|()| Some(Err(refusal::closed()))),
         }
+    }
+}
+
+impl<R> QueryStream<R> {
+    /// Room for the batch in work.
+    fn poll_room(&mut self, weight: Weight, cx: &mut Context<'_>) -> Poll<Result<Place, Rejected>> {
+        if weight == Weight::Light {
+            return Poll::Ready(Ok(None));
+        }
+        let room = &self.serving.batches;
+        let entering = self
+            .entering
+            .get_or_insert_with(|| Box::pin(room.enter(weight)));
+        let entered = ready!(entering.as_mut().poll(cx));
+        self.entering = None;
+        Poll::Ready(entered)
     }
 }
 
@@ -93,6 +116,18 @@ where
             },
         };
         let weight = Weight::of_batch(items(&request));
+        let _place = match self.poll_room(weight, cx) {
+            Poll::Ready(Ok(place)) => place,
+            Poll::Ready(Err(rejected)) => {
+                self.ended = true;
+                let status = self.serving.reject(Method::QueryRegion, rejected);
+                return Poll::Ready(Some(Err(status)));
+            }
+            Poll::Pending => {
+                self.batch = Some((request, attempts));
+                return Poll::Pending;
+            }
+        };
         let attempt = weight.carry(|| self.serving.attempt(|lookup| batch(lookup, &request)));
         if matches!(attempt, Attempt::Swapped) && attempts < SWAP_ATTEMPTS {
             self.batch = Some((request, attempts + 1));

@@ -7,6 +7,11 @@ pub(super) fn closed() -> Status {
     Status::unavailable("server not started")
 }
 
+/// To heavy work that found no room in time.
+pub(super) fn busy() -> Status {
+    Status::resource_exhausted("too many large requests at once; ask again, or another server")
+}
+
 /// Of a member that is not the leader, to what only a leader does. Clients look for the words
 /// `not leader` and refresh their member list.
 pub(super) fn not_leader() -> Status {

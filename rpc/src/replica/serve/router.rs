@@ -61,7 +61,7 @@ impl Router for RouterService {
         let request = request.get_ref();
         let checked = self.0.check_router(request.header.as_ref());
         checked.map_err(|r| self.0.reject(Method::BatchScanRegions, r))?;
-        Ok(Response::new(self.0.batch_scan_regions(request).await))
+        self.0.batch_scan_regions(request).await.map(Response::new)
     }
 
     async fn query_region(

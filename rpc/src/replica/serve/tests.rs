@@ -4,6 +4,7 @@ mod checks;
 mod gate;
 mod health;
 mod query;
+mod room;
 
 use std::sync::atomic::AtomicUsize;
 

@@ -1,0 +1,79 @@
+use tokio::time::Instant;
+
+use super::super::room::PATIENCE;
+use super::*;
+
+fn scan(limit: i32) -> Request<ScanRegionsRequest> {
+    to_follower(ScanRegionsRequest {
+        header: header(),
+        limit,
+        ..ScanRegionsRequest::default()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn heavy_scans_beyond_the_room_are_told_so_and_light_ones_are_answered() {
+    let bench = Bench::fresh();
+    let pd = bench.pd();
+    let mut places = vec![];
+    for _ in 0..SCANS {
+        let place = bench.serving.scans.enter(Weight::Heavy).await;
+        places.push(place.expect("room"));
+    }
+    let asked = Instant::now();
+    let (code, text) = failure(pd.scan_regions(scan(0)).await);
+    assert_eq!(code, Code::ResourceExhausted);
+    assert!(text.starts_with("too many large requests"), "{text}");
+    assert_eq!(asked.elapsed().as_millis(), PATIENCE.as_millis());
+    let batch = BatchScanRegionsRequest {
+        header: header(),
+        ..BatchScanRegionsRequest::default()
+    };
+    let busy = bench.router().batch_scan_regions(Request::new(batch)).await;
+    assert_eq!(failure(busy).0, Code::ResourceExhausted);
+    let rejected = bench.serving.counters.total().rejected_by_cause;
+    assert_eq!(rejected, [("busy", 2)].into());
+    assert!(pd.scan_regions(scan(10)).await.is_ok());
+    assert!(pd.get_region(to_follower(key(b"a"))).await.is_ok());
+
+    // A place that becomes free in time is taken, and given back.
+    let freed = async {
+        tokio::time::sleep(PATIENCE / 2).await;
+        places.pop();
+    };
+    let (answer, ()) = tokio::join!(pd.scan_regions(scan(0)), freed);
+    assert_eq!(answer.expect("room").get_ref().regions.len(), 3);
+    assert!(pd.scan_regions(scan(0)).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heavy_batch_waits_for_room_and_ends_the_stream_if_there_is_none() {
+    let bench = Bench::fresh();
+    let batch = |items| QueryRegionRequest {
+        header: header(),
+        ids: vec![1; items],
+        ..QueryRegionRequest::default()
+    };
+    let mut places = vec![];
+    for _ in 0..BATCHES {
+        let place = bench.serving.batches.enter(Weight::Heavy).await;
+        places.push(place.expect("room"));
+    }
+    let mut stream = QueryOf(&bench).stream(vec![batch(10), batch(2_000), batch(2_000)]);
+    let light = stream.next().await.expect("a frame");
+    assert!(light.is_ok());
+    let freed = async {
+        tokio::time::sleep(PATIENCE / 2).await;
+        places.pop();
+    };
+    let (answer, ()) = tokio::join!(stream.next(), freed);
+    let answer = answer.expect("a frame").expect("room");
+    assert_eq!(answer.regions_by_id.len(), 1);
+    let again = bench.serving.batches.enter(Weight::Heavy).await;
+    let end = stream.next().await.expect("an end");
+    assert_eq!(end.expect_err("no room").code(), Code::ResourceExhausted);
+    assert!(stream.next().await.is_none());
+    drop(again);
+    let rejected = bench.serving.counters.total().rejected_by_cause;
+    assert_eq!(rejected, [("busy", 1)].into());
+}
