@@ -2,21 +2,40 @@
 //!
 //! A server that stops lets open streams end by themselves. A reader that does not read would keep its connection, and
 //! with it a part of a server that is gone, for as long as it likes; so each connection ends when the server cuts it.
+//!
+//! A connection on which nobody says anything costs a file descriptor for as long as it likes, too: HTTP's own
+//! deadlines begin when it is known which HTTP is spoken. So a link ends, too, when it is not known by then: when
+//! fewer bytes have come than HTTP/2 opens with, and the server has found nothing to answer.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::{Connected, TcpConnectInfo};
+
+/// How long a client may take to say what it speaks.
+const OPENING: Duration = Duration::from_secs(10);
+/// The length of what HTTP/2 opens with.
+const PREFACE: usize = 24;
 
 /// A connection with a cut.
 #[derive(Debug)]
 pub(crate) struct Link {
     stream: TcpStream,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Until the client has opened.
+    opening: Option<Opening>,
+}
+
+#[derive(Debug)]
+struct Opening {
+    deadline: Pin<Box<Sleep>>,
+    heard: usize,
 }
 
 impl Link {
@@ -26,6 +45,10 @@ impl Link {
         Self {
             stream,
             cut: Box::pin(cut.cancelled_owned()),
+            opening: Some(Opening {
+                deadline: Box::pin(sleep(OPENING)),
+                heard: 0,
+            }),
         }
     }
 
@@ -34,6 +57,32 @@ impl Link {
             Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
             Poll::Pending => Ok(()),
         }
+    }
+
+    /// Looks at the opening after a read that brought so many bytes, or none yet.
+    fn heard(&mut self, bytes: Poll<usize>, cx: &mut Context<'_>) -> io::Result<()> {
+        let Some(opening) = &mut self.opening else {
+            return Ok(());
+        };
+        match bytes {
+            Poll::Ready(bytes) => {
+                opening.heard += bytes;
+                if opening.heard >= PREFACE {
+                    self.opening = None;
+                }
+            }
+            Poll::Pending => {
+                if opening.deadline.as_mut().poll(cx).is_ready() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the opening before a write: an answer to something ends it, a greeting does not.
+    fn said(&mut self) {
+        self.opening.take_if(|opening| opening.heard > 0);
     }
 }
 
@@ -52,7 +101,10 @@ impl AsyncRead for Link {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check(cx)?;
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf)?;
+        self.heard(read.map(|()| buf.filled().len() - before), cx)?;
+        read.map(Ok)
     }
 }
 
@@ -63,6 +115,7 @@ impl AsyncWrite for Link {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.check(cx)?;
+        self.said();
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
@@ -72,6 +125,7 @@ impl AsyncWrite for Link {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.check(cx)?;
+        self.said();
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 
@@ -85,5 +139,61 @@ impl AsyncWrite for Link {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    async fn pair() -> (TcpStream, Link) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let addr = listener.local_addr().expect("an address");
+        let (client, server) = tokio::join!(TcpStream::connect(addr), listener.accept());
+        let (server, _) = server.expect("accepted");
+        let link = Link::new(server, CancellationToken::new());
+        (client.expect("connected"), link)
+    }
+
+    /// How long a read that finds nothing lasts; `None` if it is still waiting after an hour.
+    async fn lasts(link: &mut Link) -> Option<Duration> {
+        let began = Instant::now();
+        let read = tokio::time::timeout(Duration::from_secs(3_600), link.read_u8()).await;
+        let error = read.ok()?.expect_err("nothing was sent");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        Some(Duration::from_secs(began.elapsed().as_secs()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_say_what_it_speaks_is_cut() {
+        let (_silent, mut link) = pair().await;
+        link.write_all(b"a greeting").await.expect("sent");
+        assert_eq!(lasts(&mut link).await, Some(OPENING));
+
+        let (mut hesitant, mut link) = pair().await;
+        hesitant.write_all(b"PRI * HT").await.expect("sent");
+        link.read_exact(&mut [0; 8]).await.expect("received");
+        assert_eq!(lasts(&mut link).await, Some(OPENING));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_has_opened_may_be_silent() {
+        let (mut client, mut link) = pair().await;
+        client.write_all(&[b'x'; PREFACE]).await.expect("sent");
+        link.read_exact(&mut [0; PREFACE]).await.expect("received");
+        assert_eq!(lasts(&mut link).await, None);
+
+        let (mut client, mut link) = pair().await;
+        client
+            .write_all(b"GET / HTTP/1.1\r\n\r\n")
+            .await
+            .expect("sent");
+        link.read_exact(&mut [0; 18]).await.expect("received");
+        link.write_all(b"an answer").await.expect("sent");
+        assert_eq!(lasts(&mut link).await, None);
     }
 }

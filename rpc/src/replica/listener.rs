@@ -1,9 +1,10 @@
 //! The one port: binding it, accepting on it, and letting go of it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, lookup_host};
+use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,9 @@ use crate::link::Link;
 
 /// The pause after a failed accept: most failures are a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many connections may wait to be accepted.
+const BACKLOG: u32 = 1_024;
 
 /// Listens at the address that `url` names.
 ///
@@ -25,12 +29,29 @@ pub(super) async fn bind(url: &Url) -> io::Result<TcpListener> {
     let port = url.port_or_known_default().unwrap_or_default();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in lookup_host((host, port)).await? {
-        match TcpListener::bind(address).await {
+        match listen(address) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// A listener whose connections are probed by the system, so that one whose client has vanished ends even where HTTP
+/// has no pings.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    // Else a server that starts again would have to wait for the connections of the one before.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    // What is accepted inherits it.
+    socket.set_keepalive(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// The connections accepted on `listener` until `stop`; the port is free again when the task has
