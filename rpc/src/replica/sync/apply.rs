@@ -4,9 +4,11 @@
 //! many of its regions the map refused as stale: the leader counts records, not effects.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{Batch, Moment, Provenance, Region};
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::proto::convert::Malformed;
@@ -17,7 +19,7 @@ use super::decode;
 use super::frame::Kind;
 use super::gap::Gap;
 use super::queue::{Queued, Received};
-use super::staging::Staged;
+use super::staging::{Feed, Staged};
 
 /// How far a session got.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -40,8 +42,12 @@ pub(super) struct Applier {
     pub(super) staged: Option<Staged>,
     /// The gap of the generation that this session feeds.
     pub(super) gap: Arc<Gap>,
-    /// Told once the map that answers is the one that this session feeds.
-    pub(super) following: watch::Sender<bool>,
+    /// Told what this session feeds.
+    pub(super) feed: watch::Sender<Feed>,
+    /// Tells that a completed full sync has been probed, whatever came of it.
+    pub(super) probed: watch::Receiver<bool>,
+    /// How long a completed full sync waits for that.
+    pub(super) probe_deadline: Duration,
     pub(super) batch_limit: u64,
 }
 
@@ -74,7 +80,7 @@ impl Applier {
                     break;
                 }
             }
-            if let Err(malformed) = self.apply(received) {
+            if let Err(malformed) = self.apply(received).await {
                 self.finished(last);
                 return (self.progress, Some(malformed));
             }
@@ -96,7 +102,7 @@ impl Applier {
         self.shared.gate.apply_started(self.generation(), now);
     }
 
-    /// Ends an apply. A staged map has no index before it is published, and a generation into which nothing was applied
+    /// Ends an apply. A staged map has no index before it is complete, and a generation into which nothing was applied
     /// has no stamp.
     fn finished(&self, last: Option<Moment>) {
         if let (None, Some(at)) = (&self.staged, last) {
@@ -106,7 +112,7 @@ impl Applier {
         }
     }
 
-    fn apply(&mut self, received: &Received) -> Result<(), Malformed> {
+    async fn apply(&mut self, received: &Received) -> Result<(), Malformed> {
         let frame = &received.frame;
         let (regions, fault) = decode::regions(frame);
         if fault.is_some() {
@@ -120,7 +126,7 @@ impl Applier {
         match received.kind {
             Kind::Snapshot => self.shared.set_stream(StreamState::Snapshot),
             Kind::CatchUp => self.shared.set_stream(StreamState::CatchUp),
-            Kind::Completion => self.complete(frame.start_index),
+            Kind::Completion => self.complete(frame.start_index, received.at).await,
             Kind::Records => self.advance(end, frame.regions.len() as u64),
             Kind::InSync | Kind::Keepalive => self.live(),
             // The index waits for what is missing; the session has ended.
@@ -164,10 +170,20 @@ impl Applier {
         }
     }
 
-    fn complete(&mut self, next: u64) {
+    async fn complete(&mut self, next: u64, received_at: Moment) {
         let Some(staged) = self.staged.take() else {
             return;
         };
+        let (gate, generation) = (&self.shared.gate, staged.generation());
+        gate.apply_finished(generation, next, received_at);
+        if self.old_map_answers() {
+            self.feed.send_replace(Feed::Complete {
+                generation,
+                index: next,
+            });
+            // Without an answer in time, or when the watch has gone away, the map goes without a proof.
+            let _ = timeout(self.probe_deadline, self.probed.wait_for(|probed| *probed)).await;
+        }
         staged.publish(&self.shared);
         self.progress = Progress {
             next,
@@ -179,13 +195,25 @@ impl Applier {
         self.live();
     }
 
+    fn old_map_answers(&self) -> bool {
+        let Shared {
+            map,
+            gate,
+            clock,
+            thresholds,
+            ..
+        } = &*self.shared;
+        gate.decide(map.generation(), clock.now(), thresholds)
+            .is_serve()
+    }
+
     fn live(&self) {
         self.shared.set_stream(StreamState::Live);
         self.follow();
     }
 
     fn follow(&self) {
-        self.following
-            .send_if_modified(|following| !std::mem::replace(following, true));
+        self.feed
+            .send_if_modified(|feed| std::mem::replace(feed, Feed::Answering) != Feed::Answering);
     }
 }

@@ -23,7 +23,8 @@
 //! Leaders are those of PD master. Earlier releases speak another dialect and are not followed.
 //!
 //! A full sync is built aside and swapped in when the leader says that it is complete; until then the old map answers
-//! for as long as its last proof lasts. Nothing that happens here shuts the gate but a gap: a proof only stops
+//! for as long as its last proof lasts. If it still answers then, the new map is probed first, for one call's time at
+//! most, and takes over with its proof. Nothing that happens here shuts the gate but a gap: a proof only stops
 //! advancing.
 
 mod apply;

@@ -21,7 +21,7 @@ use super::frame::{Kind, Phase};
 use super::gap::Gap;
 use super::queue::{Received, queue};
 use super::receive::{Heard, Reader, receive};
-use super::staging::Staged;
+use super::staging::{Feed, Staged};
 use super::watch::Watch;
 
 /// What a session sets out with.
@@ -167,10 +167,11 @@ async fn follow<T: PdTransport>(
     } = &**context;
     let (intake, queued) = queue(config.queue_frames, config.queue_bytes);
     let (endings, mut ended) = mpsc::channel(4);
-    let (following, follows) = watch::channel(false);
+    let (feed, fed) = watch::channel(Feed::Aside);
+    let (probed, was_probed) = watch::channel(false);
     let heard = Arc::new(Heard::at(opened.first.at));
     let overdue = overdue(
-        opened.staged.is_some().then(|| follows.clone()),
+        opened.staged.is_some().then(|| fed.clone()),
         config.full_sync_deadline,
     );
     let gap = Arc::clone(&opened.reader.gap);
@@ -186,7 +187,9 @@ async fn follow<T: PdTransport>(
         progress: plan.progress,
         staged: opened.staged,
         gap: Arc::clone(&gap),
-        following,
+        feed,
+        probed: was_probed,
+        probe_deadline: config.call_timeout,
         batch_limit: config.batch_limit,
     };
     let apply_endings = endings.clone();
@@ -203,7 +206,8 @@ async fn follow<T: PdTransport>(
         url: plan.url.clone(),
         cluster_id: plan.cluster_id,
         term: opened.term,
-        following: follows,
+        feed: fed,
+        probed,
         heard: Arc::clone(&heard),
     };
     let watching = tokio::spawn(watcher.run(endings.clone(), leave.clone()));
@@ -262,10 +266,10 @@ async fn follow<T: PdTransport>(
     }
 }
 
-/// Gives a full sync up that is not published by its deadline; `following` tells. Never ends otherwise.
-async fn overdue(following: Option<watch::Receiver<bool>>, deadline: Duration) -> Ending {
-    if let Some(mut following) = following
-        && timeout(deadline, following.wait_for(|now| *now))
+/// Gives a full sync up that is not published by its deadline; `feed` tells. Never ends otherwise.
+async fn overdue(feed: Option<watch::Receiver<Feed>>, deadline: Duration) -> Ending {
+    if let Some(mut feed) = feed
+        && timeout(deadline, feed.wait_for(|feed| *feed == Feed::Answering))
             .await
             .is_err()
     {

@@ -2,10 +2,29 @@
 //!
 //! The map that answers is not touched until the leader has said that the sync is complete. A sync that is given up
 //! leaves nothing behind but its generation's number, which is not used again.
+//!
+//! A map without a proof answers nothing. So while the old map answers, the new one is probed before it is swapped in,
+//! and takes over with the proof in hand.
 
 use tidegate_core::{Batch, Outcome, RegionMap};
 
 use crate::replica::state::Shared;
+
+/// What the session feeds: the applier says so, and the watch probes accordingly.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Feed {
+    /// Nothing that a probe could prove.
+    Aside,
+    /// A full sync that is complete and not swapped in: the map that it will replace still answers.
+    Complete {
+        /// The generation of the full sync.
+        generation: u64,
+        /// The next index to apply in it.
+        index: u64,
+    },
+    /// The map that answers.
+    Answering,
+}
 
 #[derive(Debug)]
 pub(super) struct Staged {

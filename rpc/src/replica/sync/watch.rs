@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::Moment;
+use tidegate_core::gate::Lag;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,7 @@ use super::ending::Ending;
 use super::frame::Shape;
 use super::probe::{Circumstances, Held, ProbeBounds, Shown, may_probe, read_answer};
 use super::receive::Heard;
+use super::staging::Feed;
 
 /// A leader that chooses a full sync for a probe pays for it; after such an answer probes pause, for this many turns
 /// at most.
@@ -31,7 +33,9 @@ pub(super) struct Watch<T> {
     pub(super) cluster_id: u64,
     /// `None` when it could not be read: the session then ends as soon as it can.
     pub(super) term: Option<Term>,
-    pub(super) following: watch::Receiver<bool>,
+    pub(super) feed: watch::Receiver<Feed>,
+    /// To be told when a completed full sync has been probed; dropped with the watch, the applier does not wait.
+    pub(super) probed: watch::Sender<bool>,
     pub(super) heard: Arc<Heard>,
 }
 
@@ -72,15 +76,24 @@ impl<T: PdTransport> Watch<T> {
         let interval = self.context.config.probe_interval;
         let mut pause = Pause::default();
         let mut silent = None;
+        let mut following = false;
+        // The full sync was proven before it was swapped in.
+        let mut proven_aside = false;
         loop {
-            if !self.is_following() {
-                self.await_following(interval).await;
+            if !following {
+                self.await_feed(interval).await;
+                // A look that was under way when the map took over has not kept its first probe from being due.
+                following = self.is_following();
+                if following && proven_aside {
+                    sleep(interval).await;
+                }
             } else if let Some(since) = silent.take() {
                 // A process that stood still finds the stream silent until it has read the frames that wait for it.
                 let _ = timeout(interval, self.heard.since(since)).await;
             } else {
                 sleep(interval).await;
             }
+            let complete = matches!(*self.feed.borrow(), Feed::Complete { .. });
             let turn = if pause.left > 0 {
                 pause.left -= 1;
                 Turn::Nothing
@@ -95,23 +108,36 @@ impl<T: PdTransport> Watch<T> {
                 }
                 Turn::Nothing => None,
             };
-            if let Some(ending) = self.look(answered).await {
-                return ending;
+            let proved = match self.look(answered).await {
+                Ok(proved) => proved,
+                Err(ending) => return ending,
+            };
+            if complete {
+                proven_aside = proved;
+                self.probed.send_replace(true);
             }
         }
     }
 
     fn is_following(&self) -> bool {
-        *self.following.borrow()
+        *self.feed.borrow() == Feed::Answering
     }
 
-    /// Returns when the map that answers is fed by this session, so that the first probe follows at once, or after
-    /// `interval`.
-    async fn await_following(&mut self, interval: Duration) {
-        let following = async { self.following.wait_for(|now| *now).await.is_ok() };
-        match timeout(interval, following).await {
+    /// Returns when there is something to probe that was not probed yet, so that the first probe follows at once, or
+    /// after `interval`.
+    async fn await_feed(&mut self, interval: Duration) {
+        let probed = *self.probed.borrow();
+        let fed = async {
+            let is_due = |feed: &Feed| match feed {
+                Feed::Aside => false,
+                Feed::Complete { .. } => !probed,
+                Feed::Answering => true,
+            };
+            self.feed.wait_for(is_due).await.is_ok()
+        };
+        match timeout(interval, fed).await {
             Ok(true) => {
-                if self.context.notes.is_news("following") {
+                if self.is_following() && self.context.notes.is_news("following") {
                     info!(leader = %self.url, "following the PD leader");
                 }
             }
@@ -122,15 +148,22 @@ impl<T: PdTransport> Watch<T> {
     }
 
     async fn probe(&self, pause: &mut Pause) -> Turn {
-        if !self.is_following() || self.term.is_none() {
-            return Turn::Nothing;
-        }
         let Context { shared, config, .. } = &*self.context;
-        let view = shared.gate.view();
+        let feed = *self.feed.borrow();
+        let (generation, applied, lag) = match feed {
+            _ if self.term.is_none() => return Turn::Nothing,
+            Feed::Aside => return Turn::Nothing,
+            // The frame that completes a full sync shows the head.
+            Feed::Complete { generation, index } => (generation, index, Lag::Known(0)),
+            Feed::Answering => {
+                let view = shared.gate.view();
+                (view.generation, view.applied, view.lag)
+            }
+        };
         let heard = self.heard.last();
         let circumstances = Circumstances {
-            applied: view.applied,
-            lag: view.lag,
+            applied,
+            lag,
             silent_for: shared.clock.now().saturating_since(heard),
         };
         let bounds = ProbeBounds {
@@ -147,7 +180,7 @@ impl<T: PdTransport> Watch<T> {
         }
         shared.counters.probes_sent.add(1);
         let sent_at = shared.clock.now();
-        let shown = match within(config.call_timeout, &self.url, self.ask(view.applied)).await {
+        let shown = match within(config.call_timeout, &self.url, self.ask(applied)).await {
             Ok(shown) => shown,
             Err(error) => {
                 debug!(%error, "a probe was not answered");
@@ -162,7 +195,7 @@ impl<T: PdTransport> Watch<T> {
             pause.length = 0;
         }
         Turn::Answered(Answered {
-            generation: view.generation,
+            generation,
             sent_at,
             shown,
         })
@@ -188,8 +221,8 @@ impl<T: PdTransport> Watch<T> {
         })
     }
 
-    /// Looks at the term, and lets a probe's answer count if it still stands.
-    async fn look(&self, answered: Option<Answered>) -> Option<Ending> {
+    /// Looks at the term, and lets a probe's answer count if it still stands. Whether it shows the head.
+    async fn look(&self, answered: Option<Answered>) -> Result<bool, Ending> {
         let Context {
             shared, transport, ..
         } = &*self.context;
@@ -197,13 +230,15 @@ impl<T: PdTransport> Watch<T> {
         let key = within(self.context.config.call_timeout, &self.url, read).await;
         let stands = match (self.term, key) {
             (Some(term), Ok(Some(key))) if key.term == term && key.is_held_by(&self.url) => true,
-            (_, Ok(_)) => return Some(Ending::TermChanged),
+            (_, Ok(_)) => return Err(Ending::TermChanged),
             (_, Err(error)) => {
                 debug!(%error, "the term could not be read");
                 false
             }
         };
-        let answered = answered?;
+        let Some(answered) = answered else {
+            return Ok(false);
+        };
         match answered.shown {
             Shown::Head(head) if stands => {
                 let Answered {
@@ -213,7 +248,7 @@ impl<T: PdTransport> Watch<T> {
                 } = answered;
                 shared.gate.probe_answered(generation, sent_at, head);
                 shared.counters.probes_proved.add(1);
-                return None;
+                return Ok(true);
             }
             Shown::AtLeast(head) if stands => {
                 shared.gate.head_received(answered.generation, head);
@@ -221,6 +256,6 @@ impl<T: PdTransport> Watch<T> {
             _ => {}
         }
         shared.counters.probes_failed.add(1);
-        None
+        Ok(false)
     }
 }

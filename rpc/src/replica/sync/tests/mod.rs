@@ -4,6 +4,7 @@ mod endings;
 mod full_sync;
 mod peer;
 mod probes;
+mod takeover;
 
 use std::future::Future;
 use std::pin::Pin;
