@@ -264,7 +264,10 @@ async fn metrics_status_and_health_share_the_port() {
         "tidegate_server_region_request_cnt{event=\"served\",request=\"GetRegionByID\"} 3",
         "tidegate_server_region_request_cnt{event=\"missed\",request=\"GetRegionByID\"} 1",
         "tidegate_server_region_rejected_cnt{cause=\"follower_handle\",request=\"GetRegionByID\"} 1",
+        "tidegate_server_region_request_cnt{event=\"refused\",request=\"ScanRegions\"} 0",
+        "tidegate_server_region_refused_cnt{reason=\"age\",request=\"GetRegion\"} 0",
         "tidegate_gate_open 1",
+        "tidegate_gate_off 0",
         "tidegate_gate_shut{reason=\"age\"} 0",
         "tidegate_map_regions 100",
         "tidegate_sync_lag 0",
@@ -282,6 +285,7 @@ async fn metrics_status_and_health_share_the_port() {
 
     let page = get(addr, "/status").await;
     let body = page.split("\r\n\r\n").nth(1).expect("a body");
+    assert!(body.starts_with("{\n") && body.ends_with("}\n"), "{body}");
     let status: serde_json::Value = serde_json::from_str(body).expect("JSON");
     assert_eq!(status["name"], "under-test");
     assert_eq!(status["cluster_id"], CLUSTER);

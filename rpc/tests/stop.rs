@@ -146,7 +146,7 @@ async fn a_client_that_does_not_read_is_cut_at_the_deadline() {
     };
     let batches = tokio_stream::once(batch).chain(tokio_stream::pending());
     let _unread = router.query_region(batches).await.expect("a stream");
-    let answered = async { while !get(served.addr, "/status").await.contains("\"served\":1,") {} };
+    let answered = async { while !get(served.addr, "/status").await.contains("\"served\": 1,") {} };
     tokio::time::timeout(PATIENCE, answered)
         .await
         .expect("answered in time");

@@ -235,7 +235,7 @@ async fn a_backend_that_is_not_there_yet_is_waited_for() {
     let follower = Follower::of(&[url]);
     follower
         .until("it has tried", || {
-            follower.shared.counters.read().reconnects > 0
+            follower.shared.counters.read().connect_failures > 0
         })
         .await;
     assert_eq!(follower.shared.stream(), StreamState::Connecting);

@@ -26,7 +26,7 @@ pub enum CallError {
         reason: String,
     },
     /// The member answered with a gRPC status, or the connection failed under the call.
-    #[error("{url} answered {:?}: {}", status.code(), status.message())]
+    #[error("{url} {}", explained(status))]
     Status {
         /// The member that was asked.
         url: String,
@@ -51,6 +51,35 @@ impl CallError {
             url: url.to_owned(),
             status: Box::new(status),
         }
+    }
+}
+
+/// A status in words. Three quite different things come as one: nobody listens, somebody else listens, PD says no.
+fn explained(status: &Status) -> String {
+    let mut cause = std::error::Error::source(status);
+    let mut deepest = None;
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return format!("cannot be reached: {error}");
+        }
+        deepest = Some(error.to_string());
+        cause = error.source();
+    }
+    let message = status.message();
+    let is_foreign = status.code() == tonic::Code::Unimplemented
+        || message.contains("grpc-status header missing")
+        || message.contains("invalid content-type")
+        || deepest
+            .iter()
+            .any(|deepest| deepest.contains("frame with invalid size"));
+    if is_foreign {
+        return format!("is not a PD member: something else answers there ({message})");
+    }
+    match deepest {
+        Some(deepest) if message != deepest => {
+            format!("answered {:?}: {message}: {deepest}", status.code())
+        }
+        _ => format!("answered {:?}: {message}", status.code()),
     }
 }
 
@@ -91,4 +120,33 @@ pub enum ResolveError {
         /// The last of their errors.
         last: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn told(status: Status) -> String {
+        CallError::status("http://pd-1:2379", status).to_string()
+    }
+
+    #[test]
+    fn nobody_there_somebody_else_there_and_a_refusal_are_told_apart() {
+        let mut refused = Status::unavailable("tcp connect error");
+        refused.set_source(std::sync::Arc::new(io::Error::from(
+            io::ErrorKind::ConnectionRefused,
+        )));
+        assert_eq!(
+            told(refused),
+            "http://pd-1:2379 cannot be reached: connection refused"
+        );
+        let foreign = told(Status::unimplemented("unknown service"));
+        assert!(foreign.contains("is not a PD member"), "{foreign}");
+        assert_eq!(
+            told(Status::unavailable("no leader")),
+            "http://pd-1:2379 answered Unavailable: no leader"
+        );
+    }
 }

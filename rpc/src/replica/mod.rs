@@ -15,6 +15,7 @@
 //! A stop first says so (health turns to NOT_SERVING), stops accepting, answers what was accepted, and then lets go.
 //! What is not done by the deadline is cut.
 
+mod gate_log;
 pub mod hooks;
 mod http;
 mod listener;
@@ -52,7 +53,7 @@ use crate::proto::pdpb::pd_server::PdServer;
 use crate::proto::routerpb::router_server::RouterServer;
 
 pub use self::serve::counters::{Counts, Method, Rejection};
-pub use self::status::{GateStatus, LeaderStatus, ReplicaStatus};
+pub use self::status::{ConnectionError, GateStatus, LeaderStatus, ReplicaStatus};
 
 /// HTTP/2 pings to clients that have open calls, so that one that is gone is noticed.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -306,6 +307,9 @@ impl Bound {
             stop_accepting.clone(),
             cut.clone(),
         );
+        if !hooks.serve_regardless {
+            tokio::spawn(gate_log::keep(Arc::clone(&pages), stop_sync.clone()));
+        }
         let sync = sync::spawn(shared, remote, sync, &hooks, stop_sync.clone());
         Replica {
             addr,

@@ -5,12 +5,12 @@
 //! member that answers.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
-use tidegate_core::RegionMap;
 use tidegate_core::clock::Clock;
 use tidegate_core::gate::{Gate, Thresholds};
+use tidegate_core::{Moment, RegionMap};
 use tokio::sync::watch;
 
 use crate::pd::Term;
@@ -32,6 +32,18 @@ pub struct Shared {
     cluster_id: OnceLock<u64>,
     pd: watch::Sender<Option<Arc<PdView>>>,
     stream: AtomicU8,
+    broken: Mutex<Option<Broken>>,
+}
+
+/// Why the leader was not followed, or no longer.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// The kind of reason.
+    pub reason: &'static str,
+    /// What is known beyond it, and what helps.
+    pub detail: String,
+    /// When it was found.
+    pub at: Moment,
 }
 
 impl Shared {
@@ -47,6 +59,7 @@ impl Shared {
             cluster_id: OnceLock::new(),
             pd: watch::Sender::new(None),
             stream: AtomicU8::new(StreamState::Connecting as u8),
+            broken: Mutex::new(None),
         }
     }
 
@@ -63,6 +76,19 @@ impl Shared {
     /// Follows [`pd`](Self::pd): wakes up when members, leader or term change.
     pub fn watch_pd(&self) -> watch::Receiver<Option<Arc<PdView>>> {
         self.pd.subscribe()
+    }
+
+    /// The last reason why the leader was not followed, or no longer; `None` when there has been none.
+    pub fn last_broken(&self) -> Option<Broken> {
+        // A poisoned reason is still a reason.
+        let broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        broken.clone()
+    }
+
+    pub(super) fn note_broken(&self, reason: &'static str, detail: String) {
+        let at = self.clock.now();
+        let broken = Broken { reason, detail, at };
+        *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(broken);
     }
 
     /// Where the sync stream stands.
@@ -212,7 +238,11 @@ counters! {
     stale_skips,
     /// Frames with something that cannot be used.
     malformed,
-    /// Streams that ended, for whatever reason.
+    /// Attempts to find the leader and to follow it.
+    attempts,
+    /// Attempts that ended before a leader was followed.
+    connect_failures,
+    /// Times that a leader was followed again after following had ended.
     reconnects,
     /// Full syncs begun.
     full_syncs,
@@ -224,7 +254,7 @@ counters! {
     regressions,
     /// Streams that ended because nothing was heard.
     silences,
-    /// Streams that ended because the term did.
+    /// New terms that were followed after the first.
     term_changes,
     /// Frames in which the leader reported an error.
     error_frames,

@@ -28,6 +28,8 @@ pub struct ReplicaStatus {
     pub leader: Option<LeaderStatus>,
     /// Where the sync stream stands.
     pub state: StreamState,
+    /// The last reason why the leader was not followed, or no longer; it stays once it is.
+    pub last_connection_error: Option<ConnectionError>,
     /// Whether lookups are answered.
     pub gate: GateStatus,
     /// How old the data can be, in milliseconds; `None` while nothing is proven.
@@ -68,11 +70,24 @@ pub struct LeaderStatus {
     pub term: Option<i64>,
 }
 
+/// Why the PD leader was not followed, or no longer.
+#[derive(Clone, Debug, Serialize)]
+pub struct ConnectionError {
+    /// The kind of reason.
+    pub reason: &'static str,
+    /// What is known beyond it, and what helps; may be empty.
+    pub detail: String,
+    /// Milliseconds since it was found.
+    pub ago_ms: u64,
+}
+
 /// Whether lookups are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct GateStatus {
     /// They are.
     pub open: bool,
+    /// The gate is switched off: they are, whatever it says.
+    pub off: bool,
     /// The name of the reason why not.
     pub reason: Option<&'static str>,
     /// The same in words.
@@ -101,6 +116,7 @@ impl GateStatus {
         };
         Self {
             open: shut.is_none(),
+            off: regardless,
             reason: shut.map(RefuseReason::as_str),
             why,
         }
@@ -136,6 +152,11 @@ impl ReplicaStatus {
                 term: leader.term.map(|term| term.create_revision()),
             }),
             state: shared.stream(),
+            last_connection_error: shared.last_broken().map(|broken| ConnectionError {
+                reason: broken.reason,
+                detail: broken.detail,
+                ago_ms: millis(now.saturating_since(broken.at)),
+            }),
             gate: GateStatus::of(serving.shut(), serving.is_regardless()),
             age_ms: since(gate.proven_at).map(millis),
             lag: match gate.lag {

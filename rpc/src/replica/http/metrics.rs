@@ -7,15 +7,19 @@
 //! | `tidegate_server_region_refused_cnt` | request, reason | lookups that the gate refused |
 //! | `tidegate_server_region_rejected_cnt` | request, cause | requests turned away before the gate |
 //! | `tidegate_gate_open` | | 1 while lookups are answered |
+//! | `tidegate_gate_off` | | 1 when the gate is switched off, as only the playground can: nothing is refused |
 //! | `tidegate_gate_shut` | reason | 1 for the reason why not |
 //! | `tidegate_data_age_seconds` | | how old the data can be; absent while nothing is proven |
-//! | `tidegate_sync_silence_seconds` | | since the receipt of the last applied message |
+//! | `tidegate_sync_silence_seconds` | | since the receipt of the last applied message; absent before the first |
 //! | `tidegate_sync_lag` | | changes known and not applied; absent while unknown |
 //! | `tidegate_sync_apply_seconds` | | how long the apply in progress has been running; 0 without one |
 //! | `tidegate_sync_state` | state | 1 for where the sync stream stands |
 //! | `tidegate_sync_total` | event | what the sync stream did |
 //! | `tidegate_map_regions`, `tidegate_map_garbage`, `tidegate_map_generation` | | the map |
 //! | `tidegate_server_info` | version, name | 1 |
+//!
+//! Every series of lookups is there from the start, at zero. A gauge without a value (age, silence, lag) is absent, so
+//! that nothing that is unknown looks fresh: alert on `absent()`, or on `tidegate_gate_open`.
 //!
 //! The first two are PD's own `pd_region_syncer_status` and `pd_server_region_request_cnt` with
 //! our prefix, so that a dashboard for PD's followers needs little change.
@@ -25,6 +29,7 @@ use prometheus::{
 };
 use tidegate_core::gate::RefuseReason;
 
+use crate::replica::serve::counters::{Method, Rejection};
 use crate::replica::state::StreamState;
 use crate::replica::status::ReplicaStatus;
 
@@ -84,6 +89,18 @@ impl Page {
             "Region lookups turned away before the gate was asked.",
             &["request", "cause"],
         )?;
+        // A series that appears with its first event has no rate for it: all are there from the start.
+        for method in Method::ALL.map(Method::as_str) {
+            for event in ["served", "missed", "refused", "invalid", "rejected"] {
+                requests.with_label_values(&[method, event]);
+            }
+            for reason in RefuseReason::ALL {
+                refused.with_label_values(&[method, reason.as_str()]);
+            }
+            for cause in Rejection::ALL {
+                rejected.with_label_values(&[method, cause.as_str()]);
+            }
+        }
         for (method, counts) in &status.methods {
             for (event, count) in [
                 ("served", counts.served),
@@ -109,6 +126,11 @@ impl Page {
             "tidegate_gate_open",
             "1 while lookups are answered.",
             status.gate.open.into(),
+        )?;
+        self.int(
+            "tidegate_gate_off",
+            "1 when the gate is switched off and lookups are answered whatever it says.",
+            status.gate.off.into(),
         )?;
         let shut = self.gauges(
             "tidegate_gate_shut",

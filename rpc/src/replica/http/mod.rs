@@ -11,12 +11,12 @@ mod metrics;
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use serde::Serialize;
 
 use super::serve::Serving;
 use super::status::{Identity, ReplicaStatus};
@@ -45,8 +45,19 @@ async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
     }
 }
 
-async fn status(State(pages): State<Arc<Pages>>) -> Json<ReplicaStatus> {
-    Json(pages.read())
+async fn status(State(pages): State<Arc<Pages>>) -> Response {
+    json(StatusCode::OK, &pages.read())
+}
+
+/// JSON as a person on a terminal reads it.
+fn json(code: StatusCode, page: &impl Serialize) -> Response {
+    match serde_json::to_string_pretty(page) {
+        Ok(text) => {
+            let kind = [(header::CONTENT_TYPE, "application/json")];
+            (code, kind, text + "\n").into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
 }
 
 async fn nothing_here(headers: HeaderMap) -> Response {
@@ -64,7 +75,7 @@ async fn health(State(pages): State<Arc<Pages>>) -> Response {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    (code, Json(pages.read().gate)).into_response()
+    json(code, &pages.read().gate)
 }
 
 impl Pages {

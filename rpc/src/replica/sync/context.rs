@@ -1,7 +1,9 @@
 //! What every part of the following side has at hand.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::proto::pdpb::{Member, RequestHeader, SyncRegionRequest};
@@ -44,15 +46,34 @@ impl<T> Context<T> {
     }
 }
 
-/// What was logged last: a state is worth a line when it is another one.
+/// How often a state that lasts is worth another line.
+const REMIND: Duration = Duration::from_secs(60);
+
+/// What was logged last, and when: a state is worth a line when it is another one.
 #[derive(Debug, Default)]
-pub(super) struct Notes(Mutex<&'static str>);
+pub(super) struct Notes(Mutex<Option<(&'static str, Instant)>>);
 
 impl Notes {
     /// Whether `state` differs from the last one that was asked about.
     pub(super) fn is_news(&self, state: &'static str) -> bool {
+        self.note(state, None)
+    }
+
+    /// The same, and once more for each minute that it lasts.
+    pub(super) fn is_news_or_due(&self, state: &'static str) -> bool {
+        self.note(state, Some(REMIND))
+    }
+
+    fn note(&self, state: &'static str, remind: Option<Duration>) -> bool {
+        let now = Instant::now();
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *last, state) != state
+        let worth = last.is_none_or(|(noted, at)| {
+            noted != state || remind.is_some_and(|remind| now.duration_since(at) >= remind)
+        });
+        if worth {
+            *last = Some((state, now));
+        }
+        worth
     }
 }
 
@@ -68,5 +89,16 @@ mod tests {
             seen.map(|state| notes.is_news(state)),
             [true, false, true, true]
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_state_that_lasts_is_told_once_a_minute() {
+        let notes = Notes::default();
+        let mut told = 0;
+        for _ in 0..125 {
+            told += u32::from(notes.is_news_or_due("no leader"));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(told, 3);
     }
 }

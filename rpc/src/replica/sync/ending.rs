@@ -63,6 +63,7 @@ impl Ending {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Stopped => "stopped",
+            Self::NoLeader(ResolveError::Unreachable { .. }) => "no PD member answers",
             Self::NoLeader(_) => "no leader",
             Self::NotLeading => "the member named does not lead",
             Self::OldDialect(_) => "sync stream of a release that is not supported",
@@ -82,6 +83,9 @@ impl Ending {
     /// What is known beyond the name.
     pub(super) fn detail(&self) -> String {
         match self {
+            Self::NoLeader(error @ ResolveError::Unreachable { .. }) => {
+                format!("{error}; check --backend-endpoints")
+            }
             Self::NoLeader(error) => error.to_string(),
             Self::Call(error) => error.to_string(),
             Self::OldDialect(version) => format!(

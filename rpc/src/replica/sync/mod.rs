@@ -99,6 +99,8 @@ pub fn spawn<T: PdTransport>(
         term: None,
         progress: Progress::default(),
         distrust: false,
+        followed: false,
+        last_term: None,
         rng: SmallRng::from_os_rng(),
     };
     tokio::spawn(driver.run())
@@ -116,6 +118,10 @@ struct Driver<T> {
     progress: Progress,
     /// The own index means nothing, whatever the term.
     distrust: bool,
+    /// A leader has been followed.
+    followed: bool,
+    /// The last term that was followed, whatever came of it.
+    last_term: Option<Term>,
     rng: SmallRng,
 }
 
@@ -125,19 +131,21 @@ impl<T: PdTransport> Driver<T> {
         let mut reopened = false;
         while !stop.is_cancelled() {
             let begun = Instant::now();
+            self.context.shared.counters.attempts.add(1);
             let ended = match self.plan().await? {
                 Ok(plan) => session::run(&self.context, plan).await,
                 Err(ending) => Ended {
                     ending,
                     progress: self.progress,
                     term: None,
+                    followed: false,
                 },
             };
             self.context.shared.set_stream(StreamState::Connecting);
             if matches!(ended.ending, Ending::Stopped) {
                 break;
             }
-            self.note(&ended.ending);
+            self.note(&ended);
             // A session that got nowhere, or fell over at once, is no reason to hurry.
             if ended.progress.applied_any && begun.elapsed() >= self.context.config.backoff.longest
             {
@@ -234,6 +242,8 @@ impl<T: PdTransport> Driver<T> {
             term,
             start_index: if resumes { self.progress.next } else { 0 },
             progress: self.progress,
+            again: self.followed,
+            last_term: self.last_term,
         }))
     }
 
@@ -270,23 +280,32 @@ impl<T: PdTransport> Driver<T> {
             self.term = ended.term;
             self.distrust = false;
         }
+        self.followed |= ended.followed;
+        self.last_term = ended.term.or(self.last_term);
         self.distrust |= ended.ending.distrusts_index();
     }
 
-    fn note(&self, ending: &Ending) {
-        let counters = &self.context.shared.counters;
-        counters.reconnects.add(1);
+    fn note(&self, ended: &Ended) {
+        let (shared, ending) = (&self.context.shared, &ended.ending);
+        let counters = &shared.counters;
+        if !ended.followed {
+            counters.connect_failures.add(1);
+        }
         match ending {
             Ending::Gap { .. } => counters.gaps.add(1),
             Ending::Regressed => counters.regressions.add(1),
             Ending::Silence(_) => counters.silences.add(1),
-            Ending::TermChanged => counters.term_changes.add(1),
             _ => {}
         }
-        if self.context.notes.is_news(ending.name()) {
-            warn!(reason = ending.name(), detail = %ending.detail(), "not following the PD leader");
+        let (reason, detail) = (ending.name(), ending.detail());
+        if self.context.notes.is_news_or_due(reason) {
+            warn!(reason, detail, "not following the PD leader; retrying");
         } else {
-            debug!(reason = ending.name(), detail = %ending.detail(), "still not following the PD leader");
+            debug!(
+                reason,
+                detail, "still not following the PD leader; retrying"
+            );
         }
+        shared.note_broken(reason, detail);
     }
 }

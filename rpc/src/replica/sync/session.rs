@@ -35,6 +35,10 @@ pub(super) struct Plan {
     /// The index to ask for; 0 for a full sync.
     pub(super) start_index: u64,
     pub(super) progress: Progress,
+    /// Whether a leader has been followed before.
+    pub(super) again: bool,
+    /// The last term that was followed.
+    pub(super) last_term: Option<Term>,
 }
 
 /// How a session ended.
@@ -44,6 +48,8 @@ pub(super) struct Ended {
     pub(super) progress: Progress,
     /// The term that was confirmed for the stream.
     pub(super) term: Option<Term>,
+    /// Whether a leader was followed: a stream opened in one term.
+    pub(super) followed: bool,
 }
 
 /// A stream whose first frame counts.
@@ -63,7 +69,10 @@ pub(super) async fn run<T: PdTransport>(context: &Arc<Context<T>>, plan: Plan) -
         opened = open(context, &plan) => opened,
     };
     match opened {
-        Ok(opened) => follow(context, plan, opened).await,
+        Ok(opened) => {
+            count(context, &plan, opened.term);
+            follow(context, plan, opened).await
+        }
         Err(ending) => {
             let mut progress = plan.progress;
             if let Ending::Gap { until, .. } = ending {
@@ -73,8 +82,20 @@ pub(super) async fn run<T: PdTransport>(context: &Arc<Context<T>>, plan: Plan) -
                 ending,
                 progress,
                 term: None,
+                followed: false,
             }
         }
+    }
+}
+
+/// Counts that following has begun.
+fn count<T>(context: &Context<T>, plan: &Plan, term: Option<Term>) {
+    let counters = &context.shared.counters;
+    if plan.again {
+        counters.reconnects.add(1);
+    }
+    if plan.last_term.is_some() && term.is_some() && term != plan.last_term {
+        counters.term_changes.add(1);
     }
 }
 
@@ -255,6 +276,7 @@ async fn follow<T: PdTransport>(
                 ending: first_fault(ending, &mut ended),
                 progress,
                 term: opened.term,
+                followed: true,
             }
         }
         // Nobody knows what has been applied.
@@ -262,6 +284,7 @@ async fn follow<T: PdTransport>(
             ending: Ending::Broken("the apply task failed"),
             progress: Progress::default(),
             term: None,
+            followed: true,
         },
     }
 }

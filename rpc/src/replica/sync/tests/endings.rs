@@ -104,7 +104,13 @@ async fn another_term_means_a_full_sync() {
     let stream = world.follow(regions(1..4), 100).await;
     world.pd.set_term(6);
     stream.fail(Status::unavailable("stopped"));
-    assert_eq!(world.stream().await.start_index(), 0);
+    world.follow(regions(1..4), 100).await;
+    let counts = world.shared.counters.read();
+    assert_eq!((counts.term_changes, counts.reconnects), (1, 1));
+    assert_eq!((counts.attempts, counts.connect_failures), (2, 0));
+    let broken = world.shared.last_broken().expect("the stream failed");
+    assert_eq!(broken.reason, "call failed");
+    assert!(broken.detail.contains("stopped"), "{broken:?}");
     world.end().await;
 }
 
@@ -117,7 +123,14 @@ async fn a_term_that_ends_under_an_open_stream_is_noticed() {
     let again = world.stream().await;
     assert!(stream.is_cancelled());
     assert_eq!(again.start_index(), 0);
-    assert_eq!(world.shared.counters.term_changes.get(), 1);
+    assert_eq!(world.shared.counters.term_changes.get(), 0, "not yet");
+    again.send(frame(0, regions(1..4)));
+    world
+        .until("the new term is followed", || {
+            world.shared.counters.term_changes.get() == 1
+        })
+        .await;
+    assert_eq!(world.shared.counters.reconnects.get(), 1);
     world.end().await;
 }
 
@@ -171,7 +184,8 @@ async fn a_cluster_without_a_leader_is_asked_again() {
     let world = World::launch(pd, Hooks::default());
     pass(Duration::from_secs(20)).await;
     assert!(world.pd.try_accept(Lane::Stream).is_none());
-    let tries = world.shared.counters.reconnects.get();
+    let tries = world.shared.counters.connect_failures.get();
+    assert_eq!(world.shared.counters.reconnects.get(), 0);
     assert!((5..60).contains(&tries), "{tries} tries in 20 s");
     world.pd.set_leader(Some("http://pd-1:2379"));
     world.stream().await;
