@@ -7,8 +7,21 @@ use std::time::Duration;
 use super::faults::Scenario;
 use crate::config::parse_duration;
 
+/// What the words of the view and the report mean.
+const WORDS: &str = "\
+A third of the lookups is asked of the leader, the rest of the replicas; what those do not answer, the leader is asked.
+  checked   items of answers, each region and each absence, compared with what the leader had
+  behind    items superseded when they were asked for; allowed, within the bounds of staleness
+  stale     items behind for longer than max-age, stall-threshold and one round trip: the gate is to prevent them
+  refused   lookups that a shut gate did not answer, by reason
+  missed    lookups that an open gate let through and that the map had no answer to
+Without --duration the fault comes again every 20s. Data turns stale once a fault lasts longer than those bounds,
+1.4s here: keep --duration at 10s or more.
+Exit code: 0 all right, 1 stale or wrong answers (with --gate off only wrong ones), 2 it could not start.";
+
 /// A PD leader under churn, two replicas and a load that checks every answer, in this process.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = WORDS)]
 pub struct Args {
     /// Regions at the start, over three stores
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 100_000, value_parser = |text: &str| whole(text, 10_000_000_u64))]
@@ -19,10 +32,10 @@ pub struct Args {
     /// How long to run, as 20s or 2m [default: until Ctrl-C]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// What goes wrong, from 40% to 65% of the duration
+    /// What goes wrong, from 40% to 65% of the duration, or of each 20s without one
     #[arg(long, value_enum, default_value_t)]
     pub scenario: Scenario,
-    /// off: serve whatever the map holds, which shows that the check can fail
+    /// Whether replicas refuse what may be stale; off shows what the gate is for
     #[arg(long, value_enum, default_value_t)]
     pub gate: GateSwitch,
     /// The report's form; with json, all else goes to stderr
@@ -37,10 +50,10 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GateSwitch {
-    /// They do what they are for
+    /// Replicas refuse what they cannot prove to be fresh
     #[default]
     On,
-    /// They are ignored
+    /// Replicas answer whatever they hold; stale answers are counted and do not fail the run
     Off,
 }
 

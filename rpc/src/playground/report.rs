@@ -127,7 +127,7 @@ impl fmt::Display for Report {
         writeln!(f, "duration          {:.1} s", self.duration_s)?;
         writeln!(
             f,
-            "lookups           {}, {:.1}% answered by the leader",
+            "lookups           {}, {:.1}% answered by the leader (a third is asked of it directly)",
             self.lookups,
             self.leader_share * 100.0
         )?;
@@ -150,7 +150,11 @@ impl fmt::Display for Report {
             write!(f, ", {} ms at most", self.stale_served_max_age_ms)?;
         }
         writeln!(f)?;
+        let untouched = self.behind_served == 0 && self.servers.iter().all(|s| s.refused == 0);
         match (self.time_to_recover_ms, self.scenario) {
+            (Some(_), _) if untouched => {
+                writeln!(f, "recovered         nothing was refused or behind")?;
+            }
             (Some(time), _) => writeln!(f, "recovered         {time} ms after the fault")?,
             (None, Scenario::Steady) => {}
             (None, _) => writeln!(f, "recovered         not seen")?,
@@ -278,11 +282,17 @@ mod tests {
         let text = example().to_string();
         for part in [
             "stall, gate on",
-            "37.5% answered by the leader",
+            "37.5% answered by the leader (a third",
             "41 ms after the fault",
             "age 2, apply_stall 3",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        let mut untouched = example();
+        untouched.behind_served = 0;
+        assert!(untouched.to_string().contains("41 ms after the fault"));
+        untouched.servers[0].refused = 0;
+        let text = untouched.to_string();
+        assert!(text.contains("nothing was refused or behind"), "{text}");
     }
 }

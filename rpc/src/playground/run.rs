@@ -287,6 +287,14 @@ impl Playground {
         if *gate == GateSwitch::Off {
             text += "the gate is off: replicas serve whatever their maps hold, stale answers are to be expected\n";
         }
+        let cycle = duration.unwrap_or(CYCLE);
+        let lasts = cycle * (FAULT.1 - FAULT.0) / 100;
+        let can_last = matches!(scenario, Scenario::Throttle | Scenario::Stall);
+        if can_last && lasts < self.bounds.stale_after() {
+            text += &format!(
+                "hint: the fault lasts {lasts:?}, which makes nothing stale: give a --duration of 10s or more\n"
+            );
+        }
         if duration.is_none() {
             text += "until Ctrl-C";
             if *scenario != Scenario::Steady {

@@ -131,7 +131,7 @@ impl Scene {
             let gate = if replica.open { "open" } else { "SHUT" };
             let _ = write!(
                 line,
-                " | {} {} {gate} age {} ms lag {} served {} refused {} missed {}",
+                " | {} {} {gate} age {} ms known lag {} served {} refused {} missed {}",
                 replica.name,
                 replica.state,
                 number(replica.age_ms),
@@ -164,13 +164,13 @@ impl Scene {
         );
         let _ = writeln!(
             table,
-            "{:<11} {:<10} {:<4} {:>8} {:>6} {:>9} {:>7}  refused",
-            "replica", "state", "gate", "age ms", "lag", "served", "missed"
+            "{:<11} {:<10} {:<4} {:>8} {:>9} {:>9} {:>7}  refused",
+            "replica", "state", "gate", "age ms", "known lag", "served", "missed"
         );
         for replica in &self.replicas {
             let _ = writeln!(
                 table,
-                "{:<11} {:<10} {:<4} {:>8} {:>6} {:>9} {:>7}  {}",
+                "{:<11} {:<10} {:<4} {:>8} {:>9} {:>9} {:>7}  {}",
                 replica.name,
                 replica.state,
                 if replica.open { "open" } else { "SHUT" },
@@ -236,6 +236,7 @@ mod tests {
                 "open",
                 "SHUT",
                 "120",
+                "known lag",
                 "512",
                 "apply_stall 33",
                 "600",
