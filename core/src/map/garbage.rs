@@ -105,11 +105,9 @@ impl Content {
     /// from the root that is.
     pub(super) unsafe fn retire(root: Replaced, guard: &Guard, recycling: &Arc<Recycling>) {
         // SAFETY: alive: `guard` is older than the replacement.
-        let content = Self::of(unsafe { root.0.as_ref() });
-        // SAFETY: as above.
-        recycling
-            .counters
-            .retire(unsafe { root.0.as_ref() }.objects());
+        let replaced = unsafe { root.0.as_ref() };
+        let content = Self::of(replaced);
+        recycling.counters.retire(replaced.objects());
         let recycling = Arc::clone(recycling);
         let free = move || {
             // SAFETY: the reclaimer runs this when all guards that could have

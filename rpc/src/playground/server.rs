@@ -111,13 +111,7 @@ impl PdServer {
             .await
             .map_err(failed)?
             .into_inner();
-        accepted(answer.header.as_ref())?;
-        answer
-            .regions
-            .iter()
-            .map(listed)
-            .collect::<Result<_, _>>()
-            .map(Answer::Many)
+        many(answer.header.as_ref(), &answer.regions)
     }
 
     async fn batch_scan(&self, ranges: &[KeyRange], limit: usize) -> Result<Answer, Declined> {
@@ -138,13 +132,7 @@ impl PdServer {
             .await
             .map_err(failed)?
             .into_inner();
-        accepted(answer.header.as_ref())?;
-        answer
-            .regions
-            .iter()
-            .map(listed)
-            .collect::<Result<_, _>>()
-            .map(Answer::Many)
+        many(answer.header.as_ref(), &answer.regions)
     }
 
     async fn query(&self, keys: &[Key], previous: &[Key], ids: &[u64]) -> Result<Answer, Declined> {
@@ -228,6 +216,19 @@ fn one(
         .map(|region| region_from_pb(region, leader, None, None))
         .transpose()
         .map_err(|error| Declined::Failed(error.to_string()))
+}
+
+/// The regions of a scan's answer, unless its header declines.
+fn many(
+    header: Option<&pdpb::ResponseHeader>,
+    regions: &[pdpb::Region],
+) -> Result<Answer, Declined> {
+    accepted(header)?;
+    regions
+        .iter()
+        .map(listed)
+        .collect::<Result<_, _>>()
+        .map(Answer::Many)
 }
 
 fn listed(region: &pdpb::Region) -> Result<Region, Declined> {
