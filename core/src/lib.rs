@@ -106,7 +106,7 @@ pub mod sync;
 mod tree;
 
 pub use clock::{Clock, Moment};
-pub use entry::{Entry, InvalidReason};
+pub use entry::{Entry, InvalidReason, SharedEntry};
 pub use epoch::RegionEpoch;
 pub use error::{InvalidRange, InvalidRegion};
 pub use key::Key;

@@ -17,6 +17,7 @@ mod ttl;
 mod word;
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::clock::Moment;
 use crate::epoch::RegionEpoch;
@@ -44,6 +45,9 @@ pub struct Entry {
     provenance: Provenance,
     canary: Canary,
 }
+
+/// A counted pointer to an entry: keeps it alive and readable beyond any snapshot.
+pub type SharedEntry = Arc<Entry>;
 
 impl Entry {
     /// An entry that is valid and unpinned; confirmed if the PD leader itself
