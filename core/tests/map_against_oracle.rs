@@ -8,7 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tidegate_core::oracle::SequentialMap;
 use tidegate_core::{
-    Batch, Entry, Expect, KeyRange, Outcome, Provenance, Region, RegionEpoch, RegionMap,
+    Batch, Entry, Expect, KeyRange, Outcome, Provenance, Region, RegionEpoch, RegionMap, Snapshot,
 };
 
 use support::{Shape, any_provenance, region, stream};
@@ -190,6 +190,39 @@ impl Pair {
         Ok(())
     }
 
+    /// A scan of which `whole` is the answer, taken backwards, cut short, and from
+    /// both ends at once.
+    fn compare_from_both_ends(
+        &self,
+        snapshot: &Snapshot<'_>,
+        start: &[u8],
+        end: &[u8],
+        whole: &[u64],
+    ) -> Result<(), TestCaseError> {
+        let scan = || snapshot.scan(start, end).map(|entry| entry.id());
+        let backwards = whole.iter().rev().copied();
+        prop_assert!(
+            scan().rev().eq(backwards.clone()),
+            "back {:x?} {:x?}",
+            start,
+            end
+        );
+        let limit = whole.len() / 2;
+        prop_assert!(scan().rev().take(limit).eq(backwards.take(limit)));
+        for turns in [0b01u64, 0b011, 0b0001, 0b1110_0110, u64::MAX << 7] {
+            let (mut left, mut scan) = (whole.iter().copied(), scan());
+            for turn in 0..whole.len() + 2 {
+                let (found, expected) = if turns >> (turn % 64) & 1 == 0 {
+                    (scan.next(), left.next())
+                } else {
+                    (scan.next_back(), left.next_back())
+                };
+                prop_assert_eq!(found, expected, "turn {} of {:b}", turn, turns);
+            }
+        }
+        Ok(())
+    }
+
     fn compare_at(&self, number: u32, other: u32, id: u64) -> Result<(), TestCaseError> {
         let snapshot = self.map.pin();
         let same = |found: Option<&Entry>, expected: Option<&Arc<Entry>>| {
@@ -211,16 +244,24 @@ impl Pair {
                 .iter()
                 .map(|entry| entry.id())
                 .collect();
-            prop_assert_eq!(scanned, expected, "scan {:x?} {:x?}", key, end);
+            prop_assert_eq!(&scanned, &expected, "scan {:x?} {:x?}", key, end);
+            self.compare_from_both_ends(&snapshot, key, &end, &expected)?;
             if let Ok(range) = KeyRange::new(key.as_slice(), end.as_slice()) {
-                let found: Vec<u64> = snapshot.overlaps(&range).map(|entry| entry.id()).collect();
-                let expected: Vec<u64> = self
+                let mut expected: Vec<u64> = self
                     .oracle
                     .overlaps(&range)
                     .iter()
                     .map(|entry| entry.id())
                     .collect();
-                prop_assert_eq!(found, expected, "overlaps {}", range);
+                let found = snapshot.overlaps(&range).map(|entry| entry.id());
+                prop_assert!(found.eq(expected.iter().copied()), "overlaps {}", range);
+                expected.reverse();
+                let found = snapshot.overlaps(&range).rev().map(|entry| entry.id());
+                prop_assert!(
+                    found.eq(expected.iter().copied()),
+                    "overlaps {}, back",
+                    range
+                );
             }
         }
         let found = snapshot.by_id(id).map(|entry| entry.as_entry());

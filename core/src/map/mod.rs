@@ -27,6 +27,7 @@ pub(crate) mod outcome;
 mod publish;
 mod recycling;
 mod root;
+mod scan;
 mod snapshot;
 mod transaction;
 
@@ -42,7 +43,8 @@ use root::Root;
 
 pub use batch::{Batch, Expect};
 pub use outcome::{Outcome, Refusal, RefusalReason, Winner};
-pub use snapshot::{EntryRef, Scan, Snapshot};
+pub use scan::Scan;
+pub use snapshot::{EntryRef, Snapshot};
 
 /// A concurrent ordered map from disjoint key ranges to regions, with an index
 /// by region id.

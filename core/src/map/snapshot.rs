@@ -9,10 +9,7 @@ use std::sync::Arc;
 use super::RegionMap;
 use super::root::Root;
 use crate::entry::{Entry, EntryPtr};
-use crate::key::Key;
-use crate::range::KeyRange;
 use crate::sync::reclaim::{self, Guard};
-use crate::tree::Cursor;
 
 /// The map at one moment: all that is read from one snapshot agrees (M4).
 ///
@@ -37,14 +34,6 @@ pub struct EntryRef<'s> {
     // Invariant: alive for `'s`.
     pointer: EntryPtr,
     _snapshot: PhantomData<&'s Entry>,
-}
-
-/// The regions of a range in ascending order; holes are skipped.
-#[must_use = "a scan does nothing until it is iterated"]
-pub struct Scan<'s> {
-    cursor: Cursor<'s>,
-    /// Where to stop; empty is plus infinity.
-    end: Key,
 }
 
 // === impl Snapshot ===
@@ -109,29 +98,6 @@ impl<'m> Snapshot<'m> {
         self.root().by_id(id).map(EntryRef::new)
     }
 
-    /// The region that holds `start` (or the next one, if it lies in a hole) and
-    /// those after it that start before `end`; an empty `end` is plus infinity.
-    ///
-    /// These are the rules of PD's ScanRegions: holes are skipped, and with
-    /// `start >= end` the region that holds `start` is still yielded if it
-    /// starts before `end`.
-    pub fn scan(&self, start: &[u8], end: &[u8]) -> Scan<'_> {
-        Scan {
-            cursor: self.root().tree().seek(start),
-            end: Key::from(end),
-        }
-    }
-
-    /// All regions that overlap `range`.
-    pub fn overlaps(&self, range: &KeyRange) -> Scan<'_> {
-        self.scan(range.start(), range.end())
-    }
-
-    /// All regions.
-    pub fn iter(&self) -> Scan<'_> {
-        self.scan(&[], &[])
-    }
-
     /// Live regions, nodes of the tree, pages of the index.
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         let root = self.root();
@@ -144,15 +110,6 @@ impl<'m> Snapshot<'m> {
         let root = unsafe { self.root.as_ref() };
         root.canary.check();
         root
-    }
-}
-
-impl<'s> IntoIterator for &'s Snapshot<'_> {
-    type Item = EntryRef<'s>;
-    type IntoIter = Scan<'s>;
-
-    fn into_iter(self) -> Scan<'s> {
-        self.iter()
     }
 }
 
@@ -169,7 +126,7 @@ impl fmt::Debug for Snapshot<'_> {
 
 impl<'s> EntryRef<'s> {
     #[inline]
-    const fn new(pointer: EntryPtr) -> Self {
+    pub(super) const fn new(pointer: EntryPtr) -> Self {
         Self {
             pointer,
             _snapshot: PhantomData,
@@ -205,24 +162,5 @@ impl Deref for EntryRef<'_> {
 impl fmt::Debug for EntryRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_entry().fmt(f)
-    }
-}
-
-// === impl Scan ===
-
-impl<'s> Iterator for Scan<'s> {
-    type Item = EntryRef<'s>;
-
-    fn next(&mut self) -> Option<EntryRef<'s>> {
-        let entry = EntryRef::new(self.cursor.next()?);
-        (self.end.is_empty() || *entry.start() < self.end).then_some(entry)
-    }
-}
-
-impl fmt::Debug for Scan<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scan")
-            .field("end", &self.end)
-            .finish_non_exhaustive()
     }
 }

@@ -63,7 +63,7 @@ pub(crate) use edit::Edit;
 pub(crate) use finger::{Finger, Placed, Spot};
 pub(crate) use node::{NODE, NodePtr, Tag};
 pub(crate) use retire::{Retired, Subtree};
-pub(crate) use scan::Cursor;
+pub(crate) use scan::Range;
 
 use node::NodeRef;
 

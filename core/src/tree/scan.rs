@@ -1,11 +1,21 @@
-//! Walking over the regions of a range in order.
+//! Walking over the regions of a range, from both ends.
+//!
+//! Leaves are not linked, so a walk keeps its way down. It stands in a gap: between
+//! two regions of one leaf, or at an edge of it. A range has a gap at its front
+//! and, once someone has asked for its last region, one at its back; it is used up
+//! when the two meet.
+
+use std::ptr;
 
 use super::node::{Inner, Leaf, NodeRef};
 use super::search::Sought;
 use super::{MAX_HEIGHT, TreeRef};
 use crate::entry::{Entry, EntryPtr};
 
-/// A place between two regions of a tree; yields what follows.
+/// So many entries are asked for before they are yielded.
+const AHEAD: usize = 8;
+
+/// A gap between two regions of a tree; yields what follows.
 pub(crate) struct Cursor<'s> {
     // The way down to `leaf`: each inner node with the child that was taken.
     way: [Option<(&'s Inner, usize)>; MAX_HEIGHT],
@@ -14,16 +24,24 @@ pub(crate) struct Cursor<'s> {
     place: usize,
 }
 
+/// The regions of a range, from both ends.
+pub(crate) struct Range<'s, 'k> {
+    tree: TreeRef<'s>,
+    front: Cursor<'s>,
+    /// How many regions of the front's leaf start before the end.
+    stop: usize,
+    /// Nothing until the last region has been asked for.
+    back: Option<Cursor<'s>>,
+    /// `None` is plus infinity.
+    end: Option<Sought<'k>>,
+    done: bool,
+}
+
 impl<'s> TreeRef<'s> {
     /// Before the region that holds `start`, or else the first that starts after
     /// it.
     pub(crate) fn seek(self, start: &[u8]) -> Cursor<'s> {
-        let mut cursor = Cursor {
-            way: [None; MAX_HEIGHT],
-            depth: 0,
-            leaf: None,
-            place: 0,
-        };
+        let mut cursor = Cursor::new();
         cursor.go_to(self, start);
         let Some(leaf) = cursor.leaf else {
             return cursor;
@@ -43,9 +61,54 @@ impl<'s> TreeRef<'s> {
         }
         cursor
     }
+
+    /// Behind the last region that starts before `end`; `None` is plus infinity.
+    fn seek_end(self, end: Option<&Sought<'_>>) -> Cursor<'s> {
+        let mut cursor = Cursor::new();
+        let Some(root) = self.root() else {
+            return cursor;
+        };
+        match end {
+            Some(end) => cursor.descend(root, |inner| inner.child_below(end)),
+            None => cursor.descend(root, Inner::len),
+        }
+        cursor.place = cursor.leaf.map_or(0, |leaf| before(leaf, end));
+        cursor
+    }
+
+    /// The region that holds `start`, or the next one, and those after it that
+    /// start before `end`; an empty `end` is plus infinity.
+    pub(crate) fn range<'k>(self, start: &[u8], end: &'k [u8]) -> Range<'s, 'k> {
+        let mut range = Range {
+            tree: self,
+            front: self.seek(start),
+            stop: 0,
+            back: None,
+            end: (!end.is_empty()).then(|| Sought::new(end)),
+            done: false,
+        };
+        range.enter();
+        range
+    }
 }
 
+/// How many regions of `leaf` start before `end`.
+fn before(leaf: &Leaf, end: Option<&Sought<'_>>) -> usize {
+    end.map_or(leaf.len(), |end| leaf.count_below(end))
+}
+
+// === impl Cursor ===
+
 impl<'s> Cursor<'s> {
+    const fn new() -> Self {
+        Self {
+            way: [None; MAX_HEIGHT],
+            depth: 0,
+            leaf: None,
+            place: 0,
+        }
+    }
+
     /// Behind the last region of the leaf for `key` that starts at or before it.
     fn go_to(&mut self, tree: TreeRef<'s>, key: &[u8]) {
         self.depth = 0;
@@ -74,20 +137,53 @@ impl<'s> Cursor<'s> {
         }
     }
 
+    /// At the left edge of the next leaf.
     fn next_leaf(&mut self) {
+        self.turn(
+            |inner, place| (place < inner.len()).then_some(place + 1),
+            |_| 0,
+        );
+    }
+
+    /// At the right edge of the leaf before.
+    fn leaf_before(&mut self) {
+        self.turn(|_, place| place.checked_sub(1), Inner::len);
+        self.place = self.leaf.map_or(0, Leaf::len);
+    }
+
+    /// Up to the first node that has a child beside the way, and down from there.
+    fn turn(
+        &mut self,
+        beside: impl Fn(&'s Inner, usize) -> Option<usize>,
+        choose: impl Fn(&'s Inner) -> usize,
+    ) {
         self.leaf = None;
         while let Some(above) = self.depth.checked_sub(1) {
             self.depth = above;
             let Some((inner, place)) = self.way[above] else {
                 return;
             };
-            if place < inner.len() {
-                self.way[above] = Some((inner, place + 1));
+            if let Some(place) = beside(inner, place) {
+                self.way[above] = Some((inner, place));
                 self.depth += 1;
-                self.descend(inner.child_ref(place + 1), |_| 0);
+                self.descend(inner.child_ref(place), choose);
                 return;
             }
         }
+    }
+
+    /// Asks for the next leaf, if it is under the same node.
+    fn prefetch_next_leaf(&self) {
+        let above = self.depth.checked_sub(1).and_then(|above| self.way[above]);
+        if let Some((inner, place)) = above
+            && place < inner.len()
+        {
+            inner.child(place + 1).prefetch();
+        }
+    }
+
+    fn is_in(&self, leaf: &Leaf) -> bool {
+        self.leaf.is_some_and(|own| ptr::eq(own, leaf))
     }
 }
 
@@ -102,6 +198,89 @@ impl Iterator for Cursor<'_> {
                 return Some(leaf.pointer(self.place - 1));
             }
             self.next_leaf();
+        }
+    }
+}
+
+// === impl Range ===
+
+impl<'s> Range<'s, '_> {
+    /// Takes in the leaf that the front has come to.
+    fn enter(&mut self) {
+        let Some(leaf) = self.front.leaf else {
+            self.done = true;
+            return;
+        };
+        self.stop = before(leaf, self.end.as_ref());
+        for place in self.front.place..self.stop.min(self.front.place + AHEAD) {
+            leaf.pointer(place).prefetch();
+        }
+    }
+
+    /// Moves the front to the leaf of the next region that is left, if there is
+    /// one. Returns that leaf.
+    #[inline]
+    fn settle(&mut self) -> Option<&'s Leaf> {
+        while !self.done {
+            let leaf = self.front.leaf?;
+            let back = self.back.as_ref().filter(|back| back.is_in(leaf));
+            if self.front.place < back.map_or(self.stop, |back| back.place) {
+                return Some(leaf);
+            }
+            // No leaf is empty: what ends here leaves nothing for the next one.
+            if back.is_some() || self.stop < leaf.len() {
+                self.done = true;
+            } else {
+                self.front.next_leaf();
+                self.enter();
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for Range<'_, '_> {
+    type Item = EntryPtr;
+
+    #[inline]
+    fn next(&mut self) -> Option<EntryPtr> {
+        let leaf = self.settle()?;
+        let place = self.front.place;
+        self.front.place += 1;
+        let ahead = place + AHEAD;
+        if ahead < self.stop {
+            leaf.pointer(ahead).prefetch();
+        } else if ahead == leaf.len() {
+            self.front.prefetch_next_leaf();
+        }
+        Some(leaf.pointer(place))
+    }
+}
+
+impl DoubleEndedIterator for Range<'_, '_> {
+    fn next_back(&mut self) -> Option<EntryPtr> {
+        // Something is left, so it starts before the end: the front's gap comes
+        // before the one that is sought for the back, and stays before it.
+        self.settle()?;
+        let (tree, end) = (self.tree, self.end.as_ref());
+        let back = self.back.get_or_insert_with(|| tree.seek_end(end));
+        loop {
+            let leaf = back.leaf?;
+            let floor = if self.front.is_in(leaf) {
+                self.front.place
+            } else {
+                0
+            };
+            if back.place > floor {
+                back.place -= 1;
+                if let Some(ahead) = back.place.checked_sub(AHEAD)
+                    && ahead >= floor
+                {
+                    leaf.pointer(ahead).prefetch();
+                }
+                return Some(leaf.pointer(back.place));
+            }
+            back.leaf_before();
         }
     }
 }
