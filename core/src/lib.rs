@@ -61,7 +61,7 @@
 //! - Writers are lock-free, not wait-free: a long batch may be overtaken again
 //!   and again by short ones. A replica has one writer.
 //! - A snapshot holds back the freeing of memory, in all maps of the process.
-//!   Long scans should go page by page. [`MapStats`] shows what waits.
+//!   Long scans should go page by page ([`RegionMap::scan_pages`]). [`MapStats`] shows what waits.
 //! - Freed nodes are kept for reuse, up to about 9 MiB a map.
 //! - A history evicts 64 records at a time: that makes an append a write and a store,
 //!   and keeps up to 63 records more than was asked for. Nobody makes its appender
@@ -110,7 +110,7 @@ pub use entry::{Entry, InvalidReason, SharedEntry};
 pub use epoch::RegionEpoch;
 pub use error::{InvalidRange, InvalidRegion};
 pub use key::Key;
-pub use map::{Batch, EntryRef, Expect, MapStats, Outcome, RegionMap, Scan, Snapshot};
+pub use map::{Batch, EntryRef, Expect, MapStats, Outcome, Page, Pages, RegionMap, Scan, Snapshot};
 pub use provenance::Provenance;
 pub use range::KeyRange;
 pub use region::{

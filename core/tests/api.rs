@@ -9,7 +9,7 @@ use tidegate_core::gate::{Gate, GateView, Thresholds};
 use tidegate_core::history::{Appender, Cursor, History, NotHere, Retained};
 use tidegate_core::map::Refusal;
 use tidegate_core::{
-    Batch, Entry, InvalidRange, InvalidRegion, Key, KeyRange, Moment, Provenance, Region,
+    Batch, Entry, InvalidRange, InvalidRegion, Key, KeyRange, Moment, Pages, Provenance, Region,
     RegionEpoch, RegionMap,
 };
 
@@ -24,6 +24,7 @@ fn what_is_shared_may_be_shared() {
     shared::<StateWord>();
     shared::<ReloadTicket>();
     shared::<Batch>();
+    shared::<Pages<'static>>();
     shared::<Gate>();
     shared::<History<Region>>();
     shared::<Appender<Region>>();

@@ -24,6 +24,7 @@ mod check;
 mod garbage;
 mod order;
 pub(crate) mod outcome;
+mod pages;
 mod publish;
 mod recycling;
 mod root;
@@ -43,6 +44,7 @@ use root::Root;
 
 pub use batch::{Batch, Expect};
 pub use outcome::{Outcome, Refusal, RefusalReason, Winner};
+pub use pages::{Page, Pages};
 pub use scan::Scan;
 pub use snapshot::{EntryRef, Snapshot};
 

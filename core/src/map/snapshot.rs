@@ -14,8 +14,8 @@ use crate::sync::reclaim::{self, Guard};
 /// The map at one moment: all that is read from one snapshot agrees (M4).
 ///
 /// A snapshot holds a guard of the reclaimer. While it lives, nothing that any
-/// map gives up is freed, so keep it short, take long scans page by page with a
-/// new snapshot each, and never hold one across an `.await` (it is not `Send`,
+/// map gives up is freed, so keep it short, take long scans page by page
+/// ([`RegionMap::scan_pages`]), and never hold one across an `.await` (it is not `Send`,
 /// so that the compiler helps).
 ///
 /// Looking up a region by key, by id or before a key takes no lock, allocates

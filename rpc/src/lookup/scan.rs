@@ -5,6 +5,9 @@
 //! or until `limit` regions are found. A limit that is not positive is none. Holes are skipped in
 //! silence. Of a range that ends before it starts, the region that contains the start key is
 //! still found if it starts before the end key.
+//!
+//! The whole answer comes from one snapshot, however long it is, as PD holds its lock for one:
+//! regions from the pages of different moments could overlap, and a client could not tell.
 
 use tidegate_core::Snapshot;
 
