@@ -12,3 +12,4 @@ pub mod pd;
 pub mod playground;
 pub mod proto;
 pub mod replica;
+mod syncer;

@@ -13,11 +13,11 @@ use super::config::LeaderConfig;
 use super::limiter::Limiter;
 use super::regions::{Regions, Seed, StaleRegion};
 use super::stores::{StoreError, StoreRecord, Stores};
-use super::sync::Registry;
 use super::tso::Tso;
 use crate::proto::header::{check_cluster, error_header, not_bootstrapped, ok_header};
 use crate::proto::metapb::Store;
 use crate::proto::pdpb::{ErrorType, Member, RequestHeader, ResponseHeader};
+use crate::syncer::registry::Registry;
 
 /// Everything of a running leader.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
 use super::cluster::Cluster;
-use super::outlet::{Outflow, Outlet, outlet};
+use crate::syncer::outlet::{Outflow, Outlet, outlet};
 
 /// What follows a message.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use tokio::time::timeout;
 use tonic::{Request, Response, Status};
 
 use super::cluster::Cluster;
-use super::outlet::{Outflow, outlet};
 use crate::proto::health::health_check_response::ServingStatus;
 use crate::proto::health::health_server::Health;
 use crate::proto::health::{HealthCheckRequest, HealthCheckResponse};
+use crate::syncer::outlet::{Outflow, outlet};
 
 /// Answers for the whole server, whose service name is empty.
 #[derive(Clone, Debug)]

@@ -32,7 +32,6 @@ mod heartbeat;
 mod limiter;
 mod lookups;
 mod observer;
-mod outlet;
 mod publish;
 mod regions;
 mod service;

@@ -6,13 +6,13 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::cluster::Cluster;
 use super::converse::{Step, converse};
-use super::outlet::Outflow;
 use super::{bootstrap, heartbeat, lookups, sync, term};
 use crate::proto::etcdserverpb::kv_server::Kv;
 use crate::proto::etcdserverpb::{RangeRequest, RangeResponse};
 use crate::proto::metapb::NodeState;
 use crate::proto::pdpb::pd_server::Pd;
 use crate::proto::pdpb::*;
+use crate::syncer::outlet::Outflow;
 
 /// All that PD's client port answers here.
 #[derive(Clone, Debug)]

@@ -9,12 +9,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tonic::Status;
 
-use super::frame;
-use super::registry::Seat;
+use crate::syncer::frame;
+
 use crate::leader::cluster::{Cluster, Counters};
 use crate::leader::limiter::TooLarge;
-use crate::leader::outlet::{Gone, Outlet};
 use crate::proto::pdpb::SyncRegionResponse;
+use crate::syncer::outlet::{Gone, Outlet};
+use crate::syncer::registry::Seat;
 
 /// Why a stream ended.
 #[derive(Clone, Debug, Eq, PartialEq)]

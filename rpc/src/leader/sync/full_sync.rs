@@ -13,8 +13,8 @@ use tidegate_core::{Entry, Key};
 use tokio::time::sleep;
 
 use super::drain::{End, SyncStream};
-use super::frame;
 use crate::proto::pdpb::SyncRegionResponse;
+use crate::syncer::frame;
 
 impl SyncStream<'_> {
     /// Sends the snapshot, what changed meanwhile and the frame that completes it.

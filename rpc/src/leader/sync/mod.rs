@@ -22,9 +22,7 @@
 //! The name of the member is the identity of its stream: a second stream under a name ends the first.
 
 mod drain;
-mod frame;
 mod full_sync;
-mod registry;
 
 use std::sync::Arc;
 
@@ -33,11 +31,11 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
 use self::drain::{End, SyncStream};
-pub(super) use self::registry::Registry;
 use super::cluster::Cluster;
-use super::outlet::{Outflow, outlet};
 use crate::proto::header::check_cluster;
 use crate::proto::pdpb::{SyncRegionRequest, SyncRegionResponse};
+use crate::syncer::frame;
+use crate::syncer::outlet::{Outflow, outlet};
 
 /// Serves one stream in a task of its own. Only the first request counts; later ones are not read.
 pub(super) fn open<S>(cluster: Arc<Cluster>, mut requests: S) -> Outflow<SyncRegionResponse>

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The open streams by name.
 #[derive(Debug, Default)]
-pub(in crate::leader) struct Registry {
+pub(crate) struct Registry {
     seats: Mutex<Seats>,
 }
 
@@ -19,16 +19,16 @@ struct Seats {
 
 /// A stream's place under its name.
 #[derive(Clone, Debug)]
-pub(super) struct Seat {
+pub(crate) struct Seat {
     /// Cancelled when another stream takes the name.
-    pub(super) taken: CancellationToken,
+    pub(crate) taken: CancellationToken,
     /// Unlike that of any other stream of this leader.
     number: u64,
 }
 
 impl Registry {
     /// Takes the place of whoever had the name.
-    pub(super) fn sit(&self, name: &str) -> Seat {
+    pub(crate) fn sit(&self, name: &str) -> Seat {
         let mut seats = self.seats();
         seats.given += 1;
         let seat = Seat {
@@ -42,7 +42,7 @@ impl Registry {
     }
 
     /// Gives the name up, unless another stream has it by now.
-    pub(super) fn leave(&self, name: &str, seat: &Seat) {
+    pub(crate) fn leave(&self, name: &str, seat: &Seat) {
         let mut seats = self.seats();
         if seats
             .by_name
@@ -54,7 +54,7 @@ impl Registry {
     }
 
     /// How many streams are open.
-    pub(in crate::leader) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.seats().by_name.len()
     }
 

@@ -13,14 +13,14 @@ use tonic::Status;
 
 /// The sending end. Dropping it ends the stream: with success unless [`Outlet::finish`] said otherwise.
 #[derive(Debug)]
-pub(super) struct Outlet<T> {
+pub(crate) struct Outlet<T> {
     messages: mpsc::Sender<T>,
     end: Arc<OnceLock<Status>>,
 }
 
 /// The stream that tonic sends.
 #[derive(Debug)]
-pub(super) struct Outflow<T> {
+pub(crate) struct Outflow<T> {
     messages: mpsc::Receiver<T>,
     end: Arc<OnceLock<Status>>,
     ended: bool,
@@ -28,10 +28,10 @@ pub(super) struct Outflow<T> {
 
 /// The reader is gone.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Gone;
+pub(crate) struct Gone;
 
 /// A stream that holds up to `waiting` messages that were not yet sent.
-pub(super) fn outlet<T>(waiting: usize) -> (Outlet<T>, Outflow<T>) {
+pub(crate) fn outlet<T>(waiting: usize) -> (Outlet<T>, Outflow<T>) {
     let (sender, receiver) = mpsc::channel(waiting);
     let end = Arc::new(OnceLock::new());
     let flow = Outflow {
@@ -50,17 +50,17 @@ pub(super) fn outlet<T>(waiting: usize) -> (Outlet<T>, Outflow<T>) {
 
 impl<T> Outlet<T> {
     /// Waits until there is room, for as long as the reader takes: give it a deadline.
-    pub(super) async fn send(&self, message: T) -> Result<(), Gone> {
+    pub(crate) async fn send(&self, message: T) -> Result<(), Gone> {
         self.messages.send(message).await.map_err(|_| Gone)
     }
 
     /// Resolves when the reader is gone.
-    pub(super) async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         self.messages.closed().await;
     }
 
     /// Ends the stream with `status`.
-    pub(super) fn finish(self, status: Status) {
+    pub(crate) fn finish(self, status: Status) {
         // Only this end sets it, and gives itself up for it.
         let _ = self.end.set(status);
     }

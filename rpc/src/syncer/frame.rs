@@ -12,7 +12,7 @@ use crate::proto::header::{error_header, ok_header};
 use crate::proto::pdpb::{ErrorType, SyncRegionResponse};
 
 /// A frame of regions.
-pub(super) fn regions<'a>(
+pub(crate) fn regions<'a>(
     cluster_id: u64,
     start_index: u64,
     entries: impl ExactSizeIterator<Item = &'a Arc<Entry>>,
@@ -40,12 +40,12 @@ pub(super) fn regions<'a>(
 }
 
 /// A frame without regions: a keepalive, the end of a full sync, or "nothing new".
-pub(super) fn empty(cluster_id: u64, start_index: u64) -> SyncRegionResponse {
+pub(crate) fn empty(cluster_id: u64, start_index: u64) -> SyncRegionResponse {
     regions(cluster_id, start_index, [].iter())
 }
 
 /// The last frame before the leader is gone.
-pub(super) fn stopped(cluster_id: u64) -> SyncRegionResponse {
+pub(crate) fn stopped(cluster_id: u64) -> SyncRegionResponse {
     let text = "server stopped, close the region syncer client";
     SyncRegionResponse {
         header: Some(error_header(cluster_id, ErrorType::Unknown, text)),
