@@ -294,19 +294,19 @@ impl Gate {
         }
         let bank = self.slot(generation);
         // Relaxed: each store of the emptying is a Release, so that a reader who meets one of them
-        // also meets this. Model: loom-tests/tests/gate.rs.
+        // also meets this. Model: gate::a_bank_that_is_used_again_is_noticed.
         bank.generation.store(0, Ordering::Relaxed);
         bank.counters.reset();
         bank.proofs.reset();
         // Release: pairs with the Acquire in `Bank::generation`; events find an empty bank.
-        // Model: loom-tests/tests/gate.rs.
+        // Model: gate::events_of_a_new_generation_find_an_empty_bank.
         bank.generation.store(generation, Ordering::Release);
     }
 
     /// Lets `generation` answer. Call it after the map carries the generation.
     pub fn publish(&self, generation: u64) {
         // Release: pairs with the Acquire in `generation`; who sees the word sees the bank emptied
-        // for it, and the map. Model: loom-tests/tests/gate.rs.
+        // for it, and the map. Model: gate::a_generation_inherits_no_proof_from_its_bank.
         self.word.store(generation, Ordering::Release);
     }
 
@@ -360,7 +360,7 @@ impl Gate {
     #[must_use]
     pub fn generation(&self) -> u64 {
         // Acquire: pairs with the Release in `publish`; the bank and the map of this generation
-        // are visible. Model: loom-tests/tests/gate.rs.
+        // are visible. Model: gate::a_map_never_answers_on_another_generations_proof.
         self.word.load(Ordering::Acquire)
     }
 
@@ -449,7 +449,7 @@ impl Gate {
         let reading = bank.counters.read();
         // Relaxed: the loads above are Acquire. If one of them read a value that `begin` or a later
         // event has stored, `begin`'s withdrawal happened before, and this load sees it.
-        // Model: loom-tests/tests/gate.rs.
+        // Model: gate::a_bank_that_is_used_again_is_noticed.
         let owner = bank.generation.load(Ordering::Relaxed);
         (generation != 0 && owner == generation).then_some((reading, proven_at))
     }
@@ -458,7 +458,7 @@ impl Gate {
 impl Bank {
     fn generation(&self) -> u64 {
         // Acquire: pairs with the Release in `begin`; events land in an emptied bank.
-        // Model: loom-tests/tests/gate.rs.
+        // Model: gate::events_of_a_new_generation_find_an_empty_bank.
         self.generation.load(Ordering::Acquire)
     }
 }

@@ -64,14 +64,15 @@ impl Index {
     pub(crate) fn get(&self) -> Option<u64> {
         // Acquire: pairs with the Release of `set` and `forget`; what was done before the index was
         // reported is visible to whoever acts on it, and the reset of a reused bank shows in its
-        // generation. Models: loom-tests/tests/gate.rs, lag.rs.
+        // generation. Models: gate::who_sees_the_applied_index_sees_the_map,
+        // lag::the_head_is_never_older_than_the_applied_index.
         self.0.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// Sets the index. One writer at a time.
     pub(crate) fn set(&self, index: u64) {
         // Release: pairs with the Acquire of `get`; a reader of this applied index sees the map
-        // that holds it. Model: loom-tests/tests/gate.rs.
+        // that holds it. Model: gate::who_sees_the_applied_index_sees_the_map.
         self.0.store(Self::encode(index), Ordering::Release);
     }
 
@@ -84,7 +85,7 @@ impl Index {
 
     pub(crate) fn forget(&self) {
         // Release: pairs with the Acquire of `get`; see `Counters::reset`.
-        // Model: loom-tests/tests/gate.rs.
+        // Model: gate::a_view_is_of_one_generation.
         self.0.store(0, Ordering::Release);
     }
 }
@@ -100,7 +101,8 @@ impl Stamp {
 
     pub(crate) fn get(&self) -> Option<Moment> {
         // Acquire: pairs with the Release of `set` and `raise`; what was done before the stamp is
-        // visible to whoever acts on it. Models: loom-tests/tests/lag.rs, proof.rs.
+        // visible to whoever acts on it. Models: lag::a_finished_stall_shows_the_lag_that_it_left,
+        // proof::who_sees_the_proof_sees_the_map.
         Moment::from_bits(self.0.load(Ordering::Acquire))
     }
 
@@ -108,7 +110,7 @@ impl Stamp {
     pub(crate) fn set(&self, at: Option<Moment>) {
         // Release: pairs with the Acquire of `get`; who sees "none" after a reset sees that the bank
         // was withdrawn, and who sees "none" after an apply sees what the apply has moved.
-        // Model: loom-tests/tests/gate.rs.
+        // Model: gate::a_bank_that_is_used_again_is_noticed.
         self.0
             .store(at.map_or(0, Moment::to_bits), Ordering::Release);
     }
@@ -116,7 +118,7 @@ impl Stamp {
     /// Moves the stamp forward; never back. Any number of writers.
     pub(crate) fn raise(&self, at: Moment) {
         // Release: pairs with the Acquire of `get`; whoever sees the proof sees the map that it is
-        // about. Model: loom-tests/tests/proof.rs.
+        // about. Model: proof::who_sees_the_proof_sees_the_map.
         self.0.fetch_max(at.to_bits(), Ordering::Release);
     }
 }
@@ -161,7 +163,7 @@ impl Counters {
     /// Forgets everything. Every store is a Release, so that a reader who still works on the
     /// generation before and meets one of these values also meets the change of the generation.
     pub(crate) fn reset(&self) {
-        // Release: pairs with the Acquire in `read`. Model: loom-tests/tests/gate.rs.
+        // Release: pairs with the Acquire in `read`. Model: gate::a_bank_that_is_used_again_is_noticed.
         self.gap.store(false, Ordering::Release);
         self.apply_since.set(None);
         self.last_sync.set(None);
@@ -188,7 +190,8 @@ impl Counters {
     /// A skipped index is noticed, or recovered.
     pub(crate) fn gap(&self, open: bool) {
         // Release: pairs with the Acquire in `read`; who sees the gap closed sees the head and the
-        // applied index that it left behind. Model: loom-tests/tests/lag.rs.
+        // applied index that it left behind.
+        // Model: lag::a_closed_gap_shows_the_lag_that_it_left.
         self.gap.store(open, Ordering::Release);
     }
 
@@ -201,7 +204,7 @@ impl Counters {
     pub(crate) fn read(&self) -> Reading {
         Reading {
             // Acquire: pairs with the Release in `gap`, and keeps the loads below behind it.
-            // Model: loom-tests/tests/lag.rs.
+            // Model: lag::a_closed_gap_shows_the_lag_that_it_left.
             gap: self.gap.load(Ordering::Acquire),
             apply_since: self.apply_since.get(),
             last_sync: self.last_sync.get(),

@@ -94,6 +94,9 @@ pub mod map;
 #[cfg(any(test, feature = "oracle"))]
 pub mod oracle;
 mod pool;
+#[cfg(tidegate_loom)]
+#[doc(hidden)]
+pub use pool::door as pool_door;
 mod prefetch;
 mod proof;
 pub mod provenance;

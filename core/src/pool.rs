@@ -11,10 +11,14 @@
 //! thread holds a stale link to it (the ABA problem of such stacks). An edit
 //! that finds the pool taken goes to the allocator.
 
+#[cfg(tidegate_loom)]
+pub mod door;
+
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{NonNull, null_mut};
 
 use crate::prefetch::prefetch;
+use crate::sync::Canary;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize};
 
@@ -45,6 +49,7 @@ pub(crate) struct Spare {
 #[derive(Debug)]
 struct Free {
     next: *mut Self,
+    canary: Canary,
 }
 
 // SAFETY: free memory with a single owner may be sent anywhere.
@@ -82,7 +87,7 @@ impl Spare {
     pub(crate) unsafe fn keep(&mut self, block: NonNull<u8>) {
         let free = block.cast::<Free>().as_ptr();
         // SAFETY: the caller's own, and large enough for a link.
-        unsafe { free.write(Free { next: self.first }) };
+        unsafe { free.write(Free::before(self.first)) };
         if self.first.is_null() {
             self.last = free;
         }
@@ -101,7 +106,9 @@ impl Spare {
     fn pop(&mut self) -> Option<NonNull<u8>> {
         let free = NonNull::new(self.first)?;
         // SAFETY: what is in the list is free memory that this list owns.
-        self.first = unsafe { free.as_ref() }.next;
+        let link = unsafe { free.read() };
+        link.canary.check();
+        self.first = link.next;
         // Written to soon, at the latest to link on from it.
         prefetch(self.first, self.layout.size());
         self.len = self.len.saturating_sub(1);
@@ -118,6 +125,23 @@ impl Drop for Spare {
     }
 }
 
+// === impl Free ===
+
+impl Free {
+    fn before(next: *mut Self) -> Self {
+        Self {
+            next,
+            canary: Canary::new(),
+        }
+    }
+
+    /// Links on to another block; returns the one before.
+    fn relink(&mut self, next: *mut Self) -> *mut Self {
+        self.canary.refill();
+        std::mem::replace(&mut self.next, next)
+    }
+}
+
 // === impl Pool ===
 
 impl Pool {
@@ -125,9 +149,7 @@ impl Pool {
     pub(crate) fn new(layout: Layout, kept: usize) -> Self {
         Self {
             layout,
-            // The model checker is spared the pools: they would multiply its
-            // schedules, and hide the end of a node's life from it.
-            kept: if cfg!(tidegate_loom) { 0 } else { kept },
+            kept,
             first: AtomicPtr::new(null_mut()),
             len: AtomicUsize::new(0),
         }
@@ -143,8 +165,9 @@ impl Pool {
         if self.kept == 0 {
             return self.spare();
         }
-        // Acquire: pairs with the Release in `give`: whoever freed the nodes has
-        // written the links.
+        // Acquire: pairs with the Release in `push` and `put_back`: whoever freed
+        // the nodes has written the links. Fails without it:
+        // pool::a_block_has_one_owner.
         let first = self.first.swap(null_mut(), Acquire);
         Spare {
             layout: self.layout,
@@ -182,9 +205,10 @@ impl Pool {
         let mut first = self.first.load(Relaxed);
         loop {
             // SAFETY: the last link of a list that nobody else knows.
-            unsafe { (*spare.last).next = first };
-            // Release: pairs with the Acquire in `take`. Relaxed on failure: as
-            // for the load above.
+            unsafe { (*spare.last).relink(first) };
+            // Release: pairs with the Acquire in `take`. Fails without it:
+            // pool::a_block_has_one_owner. Relaxed on failure: as for the load
+            // above; being a read-modify-write, it passes on the earlier releases.
             match self
                 .first
                 .compare_exchange_weak(first, spare.first, Release, Relaxed)
@@ -199,18 +223,19 @@ impl Pool {
     /// Puts back what an edit took and did not use. Its end is far away, so what
     /// has been pushed meanwhile is taken out and put in front of it.
     fn put_back(&self, mut spare: Spare) {
-        // Release: as in `push`.
+        // Release: as in `push`. Fails without it: pool::what_is_put_back_is_linked.
         while self
             .first
             .compare_exchange(null_mut(), spare.first, Release, Relaxed)
             .is_err()
         {
-            // Acquire: as in `take`.
+            // Acquire: as in `take`. Fails without it:
+            // pool::what_is_pushed_meanwhile_is_linked.
             let mut pushed = self.first.swap(null_mut(), Acquire);
             while let Some(mut link) = NonNull::new(pushed) {
                 // SAFETY: taken from the pool, hence ours.
                 let link = unsafe { link.as_mut() };
-                pushed = std::mem::replace(&mut link.next, spare.first);
+                pushed = link.relink(spare.first);
                 spare.first = link;
             }
         }
@@ -222,4 +247,10 @@ impl Drop for Pool {
     fn drop(&mut self) {
         drop(self.take());
     }
+}
+
+/// How many blocks a map keeps. The model checker is spared its pools: they would
+/// multiply the schedules, and hide the end of a node's life.
+pub(crate) const fn kept(blocks: usize) -> usize {
+    if cfg!(tidegate_loom) { 0 } else { blocks }
 }

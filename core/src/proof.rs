@@ -72,7 +72,7 @@ impl Proofs {
     pub(crate) fn reset(&self) {
         self.proven_at.set(None);
         // Relaxed: published by the bank's generation, which the new generation's events load first.
-        // Model: loom-tests/tests/gate.rs.
+        // Model: gate::events_of_a_new_generation_find_an_empty_bank.
         self.front.store(0, Ordering::Relaxed);
         self.tail.store(0, Ordering::Relaxed);
     }
@@ -92,7 +92,8 @@ impl Proofs {
             return;
         }
         // SeqCst: pairs with the fence in `reach`. Either the applier's look at `pending` sees the
-        // probe, or the look at `applied` below sees its index. Model: loom-tests/tests/proof.rs.
+        // probe, or the look at `applied` below sees its index.
+        // Model: proof::no_proof_is_lost_between_prober_and_applier.
         fence(Ordering::SeqCst);
         if reached(applied, head) {
             // The probe stays in its place; the applier takes it out later, to no further effect.
@@ -104,7 +105,8 @@ impl Proofs {
     pub(crate) fn reach(&self, next_index: u64, applied: &Index) {
         applied.set(next_index);
         // SeqCst: pairs with the fence in `offer`. Either the prober's second look at `applied`
-        // sees this index, or `settle` sees its probe. Model: loom-tests/tests/proof.rs.
+        // sees this index, or `settle` sees its probe.
+        // Model: proof::no_proof_is_lost_between_prober_and_applier.
         fence(Ordering::SeqCst);
         self.settle(next_index);
     }
@@ -113,7 +115,7 @@ impl Proofs {
         // Relaxed: only the prober writes the tail.
         let tail = self.tail.load(Ordering::Relaxed);
         // Acquire: pairs with the Release in `settle`; the applier has done with the place before
-        // it is written again. Model: loom-tests/tests/proof.rs.
+        // it is written again. Model: proof::a_place_is_used_again_only_when_it_has_been_read.
         let front = self.front.load(Ordering::Acquire);
         if tail.wrapping_sub(front) >= CAPACITY as u64 {
             return false;
@@ -124,7 +126,7 @@ impl Proofs {
         place.head.store(head, Ordering::Relaxed);
         place.sent_at.store(sent_at.as_nanos(), Ordering::Relaxed);
         // Release: pairs with the Acquire in `settle`; who sees the tail sees the probe.
-        // Model: loom-tests/tests/proof.rs.
+        // Model: proof::who_sees_the_proof_sees_the_map.
         self.tail.store(tail.wrapping_add(1), Ordering::Release);
         true
     }
@@ -132,7 +134,7 @@ impl Proofs {
     fn settle(&self, next_index: u64) {
         // Relaxed: only the applier writes the front.
         let mut front = self.front.load(Ordering::Relaxed);
-        // Acquire: pairs with the Release in `put`. Model: loom-tests/tests/proof.rs.
+        // Acquire: pairs with the Release in `put`. Model: proof::who_sees_the_proof_sees_the_map.
         let tail = self.tail.load(Ordering::Acquire);
         let before = front;
         while front != tail {
@@ -149,7 +151,7 @@ impl Proofs {
         }
         if front != before {
             // Release: pairs with the Acquire in `put`; the places are free only after they have
-            // been read. Model: loom-tests/tests/proof.rs.
+            // been read. Model: proof::a_place_is_used_again_only_when_it_has_been_read.
             self.front.store(front, Ordering::Release);
         }
     }

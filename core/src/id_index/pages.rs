@@ -4,7 +4,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use super::node::{layout_for, slots_of};
-use crate::pool::{Pool, Spare};
+use crate::pool::{Pool, Spare, kept};
 
 /// Most pages have about sixteen slots; see `node.rs`.
 const SMALL: usize = 24;
@@ -36,8 +36,8 @@ impl Default for PagePools {
     fn default() -> Self {
         // 1.8 MiB and 0.5 MiB.
         Self {
-            small: Pool::new(small(), 8192),
-            large: Pool::new(large(), 1024),
+            small: Pool::new(small(), kept(8192)),
+            large: Pool::new(large(), kept(1024)),
         }
     }
 }

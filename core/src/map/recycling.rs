@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::id_index::{PagePools, SparePages};
-use crate::pool::{Pool, Spare};
+use crate::pool::{Pool, Spare, kept};
 use crate::tree::NODE;
 
 /// Objects (root records, nodes, pages, entries) by what has become of them.
@@ -39,7 +39,7 @@ impl Default for Recycling {
     fn default() -> Self {
         Self {
             counters: Counters::default(),
-            nodes: Pool::new(NODE, KEPT_NODES),
+            nodes: Pool::new(NODE, kept(KEPT_NODES)),
             pages: PagePools::default(),
         }
     }
