@@ -3,13 +3,15 @@
 //! | exit code | meaning |
 //! |---|---|
 //! | 0 | asked for help or version, or stopped by SIGINT or SIGTERM |
-//! | 1 | the run itself failed, or the playground found a stale or wrong answer |
+//! | 1 | the run itself failed, the playground found a stale or wrong answer, or the audit a stale server |
 //! | 2 | it could not start: a flag, the config, an address, the endpoints |
+//! | 3 | the audit found nothing to compare |
 //!
 //! A start that fails says so in exactly one line on stderr, which names the thing and the
 //! remedy; whoever runs us from a supervisor sees that line and nothing else. A PD that cannot be
 //! reached is no such failure: it is retried.
 
+mod audit;
 mod playground;
 mod serve;
 
@@ -42,6 +44,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidegate playground --duration 20s --scenario stall
   tidegate serve --backend-endpoints http://127.0.0.1:2379 --listen-addr http://127.0.0.1:3379
+  tidegate audit --leader http://127.0.0.1:2379 --against http://127.0.0.1:3379
 
 `tidegate COMMAND --help` tells a command's flags; `tidegate serve --help` the config file's keys too.";
 
@@ -53,6 +56,9 @@ enum Command {
     /// Watch a PD leader under churn, two replicas and a load that checks every answer.
     #[command(display_name = "tidegate")]
     Playground(crate::playground::Args),
+    /// Measure how far a PD follower, a router or a replica is behind the PD leader.
+    #[command(display_name = "tidegate")]
+    Audit(crate::audit::Args),
 }
 
 /// What `tidegate serve` is started with: the flags of PD's microservices.
@@ -106,6 +112,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             serve::run(&arguments.overrides(), arguments.config.as_deref())
         }
         Command::Playground(arguments) => playground::run(arguments),
+        Command::Audit(arguments) => audit::run(arguments),
     }
 }
 
@@ -157,7 +164,7 @@ fn condensed(error: &clap::Error, command: &str, arguments: &[OsString]) -> Stri
     let message = rendered.split("\n\n").next().unwrap_or_default();
     let message = message.strip_prefix("error: ").unwrap_or(message).trim();
     let meant = meant(error, command, arguments);
-    let known = ["serve", "playground"].contains(&command);
+    let known = ["serve", "playground", "audit"].contains(&command);
     let command = if known { command } else { "" };
     let space = if known { " " } else { "" };
     format!("{message}{meant}; see `tidegate{space}{command} --help`")

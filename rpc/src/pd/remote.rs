@@ -56,6 +56,12 @@ impl Remote {
         self.lane(url, Lane::Calls)
     }
 
+    /// The largest message accepted, in bytes.
+    #[must_use]
+    pub fn receive_limit(&self) -> usize {
+        self.channels.settings().receive_limit
+    }
+
     fn lane(&self, url: &str, lane: Lane) -> Result<Channel, CallError> {
         match &self.redial {
             Some(redial) => self.channels.get(&redial(url), lane),
@@ -107,7 +113,7 @@ impl PdTransport for Remote {
         // One request, and the sending side stays open: older leaders take its end for the end of the stream.
         let requests = tokio_stream::once(request).chain(tokio_stream::pending());
         let frames = PdClient::new(self.lane(url, lane)?)
-            .max_decoding_message_size(self.channels.settings().receive_limit)
+            .max_decoding_message_size(self.receive_limit())
             .sync_regions(requests)
             .await
             .map_err(|status| CallError::status(url, status))?
