@@ -13,7 +13,9 @@ use super::config::LeaderConfig;
 use super::limiter::Limiter;
 use super::regions::{Regions, Seed, StaleRegion};
 use super::stores::{StoreError, StoreRecord, Stores};
+use super::sync::Audience;
 use super::tso::Tso;
+use crate::pd::Dialect;
 use crate::proto::header::{check_cluster, error_header, not_bootstrapped, ok_header};
 use crate::proto::metapb::Store;
 use crate::proto::pdpb::{ErrorType, Member, RequestHeader, ResponseHeader};
@@ -31,6 +33,8 @@ pub(super) struct Cluster {
     pub(super) stores: Stores,
     pub(super) regions: Regions,
     pub(super) streams: Registry,
+    /// Who hears the broadcaster of release 8.5; nobody on master.
+    pub(super) audience: Audience,
     pub(super) limiter: Limiter,
     pub(super) counters: Counters,
     pub(super) stopping: CancellationToken,
@@ -79,7 +83,7 @@ impl Cluster {
             member_id: config.cluster_id.rotate_left(17) | 1,
             peer_urls: vec![url.clone()],
             client_urls: vec![url],
-            binary_version: format!("v{}-tidegate", env!("CARGO_PKG_VERSION")),
+            binary_version: version(config.dialect),
             ..Member::default()
         };
         Self {
@@ -91,11 +95,9 @@ impl Cluster {
             },
             tso: Tso::new(Arc::clone(&config.wall), state.physical),
             stores: Stores::new(state.stores),
-            regions: Regions::new(
-                seed,
-                Capacity::growing(config.ring_capacity, config.ring_limit),
-            ),
+            regions: Regions::new(seed, capacity(&config), config.dialect),
             streams: Registry::default(),
+            audience: Audience::default(),
             limiter: Limiter::new(config.full_sync_rate),
             counters: Counters::default(),
             stopping: CancellationToken::new(),
@@ -171,6 +173,21 @@ impl Cluster {
     /// The header that refuses a call before the cluster is bootstrapped.
     pub(super) fn unless_bootstrapped(&self) -> Option<ResponseHeader> {
         (!self.is_bootstrapped()).then(|| not_bootstrapped(self.config.cluster_id))
+    }
+}
+
+/// What the member says that it is: of the dialect that it speaks, and not PD itself.
+fn version(dialect: Dialect) -> String {
+    match dialect {
+        Dialect::Master => format!("v{}-tidegate", env!("CARGO_PKG_VERSION")),
+        Dialect::Release85 => "v8.5.7-tidegate".to_owned(),
+    }
+}
+
+fn capacity(config: &LeaderConfig) -> Capacity {
+    match config.dialect {
+        Dialect::Master => Capacity::growing(config.ring_capacity, config.ring_limit),
+        Dialect::Release85 => Capacity::fixed(config.ring_capacity),
     }
 }
 
@@ -256,6 +273,7 @@ impl LeaderState {
                 clock: Arc::clone(&seed.clock),
             },
             Capacity::fixed(1),
+            Dialect::Master,
         );
         offline.load(region)?;
         self.seed.sequence = offline.seed().sequence;

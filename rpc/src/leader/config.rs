@@ -9,6 +9,7 @@ use tidegate_core::clock::{BootClock, Clock};
 
 use super::observer::ChangeObserver;
 use super::wall::{SystemWall, WallClock};
+use crate::pd::Dialect;
 
 /// How an embedded leader behaves. The defaults are PD's.
 #[derive(Clone, Debug)]
@@ -19,16 +20,21 @@ pub struct LeaderConfig {
     pub listen: SocketAddr,
     /// The member's name.
     pub name: String,
-    /// How many changes the history keeps for streams that lag behind; it grows while one needs more.
+    /// How sync streams are served, and which version the member says that it is.
+    pub dialect: Dialect,
+    /// How many changes the history keeps for streams that lag behind; it grows while one needs more, on master.
     pub ring_capacity: usize,
     /// How many changes the history keeps at most. A stream that is further behind, or a full sync that more changes
-    /// under, is ended. Rounded down to `ring_capacity` times a power of two, and never below it.
+    /// under, is ended. Rounded down to `ring_capacity` times a power of two, and never below it. Without effect on
+    /// release 8.5, whose history does not grow.
     pub ring_limit: usize,
-    /// The most regions in one frame of a sync stream.
+    /// The most regions in one frame of a sync stream. On release 8.5 a live frame may have one more, and one of its
+    /// history all that there is.
     pub max_batch: usize,
     /// How long a sync stream may be silent before it gets an empty frame.
     pub keepalive: Duration,
-    /// How long a frame may wait for its reader before the stream is dropped.
+    /// How long a frame may wait for its reader before the stream is dropped. On release 8.5 all other streams wait
+    /// with it; its patch releases up to 8.5.6 wait for ever, which is [`Duration::MAX`].
     pub send_timeout: Duration,
     /// How long a new sync stream may take to say what it wants.
     pub handshake_timeout: Duration,
@@ -51,6 +57,7 @@ impl Default for LeaderConfig {
             cluster_id: 1,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             name: "tidegate-pd".to_owned(),
+            dialect: Dialect::Master,
             ring_capacity: 10_000,
             ring_limit: 80_000,
             max_batch: 1000,

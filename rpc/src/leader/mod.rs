@@ -1,7 +1,8 @@
 //! An embedded PD leader: what a routing service needs of PD, in this process, on loopback.
 //!
 //! For the playground, for tests, and for a PD on a laptop. It is the only member of its cluster and always the leader;
-//! it schedules nothing and keeps nothing on disk. What it says on the wire is PD's, master's where releases differ:
+//! it schedules nothing and keeps nothing on disk. What it says on the wire is PD's, master's where releases differ,
+//! except that its sync streams speak the dialect that it is told to:
 //!
 //! - members, cluster info, ids, timestamps (`tso`), stores and the bootstrap;
 //! - region and store heartbeats by PD's rules (`regions`, `publish`);
@@ -66,6 +67,7 @@ use self::cluster::{Cluster, Counters};
 use self::health::HealthService;
 use self::service::Service;
 use crate::link::Link;
+use crate::pd::Dialect;
 use crate::proto::etcdserverpb::kv_server::KvServer;
 use crate::proto::health::health_server::HealthServer;
 use crate::proto::metapb::Store;
@@ -125,6 +127,9 @@ impl EmbeddedLeader {
         let cluster = Arc::new(Cluster::new(config, addr, state));
         let cut = CancellationToken::new();
         tokio::spawn(maintain(Arc::clone(&cluster)));
+        if cluster.config.dialect == Dialect::Release85 {
+            tokio::spawn(sync::broadcast(Arc::clone(&cluster)));
+        }
         let server = tokio::spawn(serve(listener, Arc::clone(&cluster), cut.clone()));
         Ok(Self {
             cluster,
@@ -172,6 +177,11 @@ impl EmbeddedLeader {
     /// How many full syncs were begun.
     pub fn full_syncs(&self) -> u64 {
         Counters::read(&self.cluster.counters.full_syncs)
+    }
+
+    /// How sync streams are served.
+    pub fn dialect(&self) -> Dialect {
+        self.cluster.config.dialect
     }
 
     /// How many sync streams are open.

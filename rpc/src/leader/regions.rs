@@ -2,20 +2,24 @@
 //!
 //! One lock orders the writers, so that the order of the records is the order in which the map took the changes.
 //! Lookups never take it.
+//!
+//! On release 8.5 a change is not recorded when it is made: it waits until the broadcaster takes it, and gets its index
+//! then. While the broadcaster stands still the map moves on and the history does not.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::clock::Clock;
 use tidegate_core::history::{Appender, Capacity, History, adaptive_history};
 use tidegate_core::{
-    Batch, Entry, Key, KeyRange, Provenance, Region, RegionEpoch, RegionMap, Snapshot,
+    Batch, Entry, Key, KeyRange, Provenance, Region, RegionEpoch, RegionMap, SharedEntry, Snapshot,
 };
 use tokio::sync::watch;
 
 use super::observer::{Change, ChangeObserver};
 use super::publish::is_published;
+use crate::pd::Dialect;
 
 /// A report that the leader took.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -75,14 +79,24 @@ pub(super) struct Regions {
     head: watch::Sender<u64>,
     observer: Option<Arc<dyn ChangeObserver>>,
     clock: Arc<dyn Clock>,
+    dialect: Dialect,
     writer: Mutex<Writer>,
 }
 
 struct Writer {
     appender: Appender<Arc<Entry>>,
+    /// Release 8.5: changes that the broadcaster has not taken yet.
+    unrecorded: VecDeque<SharedEntry>,
     sequence: u64,
     /// The raft term of each region's last heartbeat, where it had one.
     terms: HashMap<u64, u64>,
+}
+
+/// What a report is checked against.
+struct View<'a> {
+    snapshot: Snapshot<'a>,
+    terms: &'a HashMap<u64, u64>,
+    dialect: Dialect,
 }
 
 /// Reports that do not touch each other and become visible together.
@@ -111,7 +125,7 @@ impl fmt::Debug for Regions {
 }
 
 impl Regions {
-    pub(super) fn new(seed: Seed, capacity: Capacity) -> Self {
+    pub(super) fn new(seed: Seed, capacity: Capacity, dialect: Dialect) -> Self {
         let Seed {
             map,
             next_index,
@@ -122,6 +136,7 @@ impl Regions {
         let (appender, history) = adaptive_history(capacity, next_index);
         let writer = Writer {
             appender,
+            unrecorded: VecDeque::new(),
             sequence,
             terms: HashMap::new(),
         };
@@ -131,6 +146,7 @@ impl Regions {
             head: watch::Sender::new(next_index),
             observer,
             clock,
+            dialect,
             writer: Mutex::new(writer),
         }
     }
@@ -158,7 +174,24 @@ impl Regions {
         self.history.next_index()
     }
 
-    /// Wakes when records were appended. Subscribe before the first look at the history, or records may pass unseen.
+    /// Release 8.5: records at most `most` of the changes that wait, and returns them with the index of the first.
+    pub(super) fn record_waiting(&self, most: usize) -> Option<(u64, Vec<SharedEntry>)> {
+        let mut writer = self.writer();
+        let Writer {
+            appender,
+            unrecorded,
+            ..
+        } = &mut *writer;
+        let first = appender.next_index();
+        let taken = most.min(unrecorded.len());
+        let records: Vec<_> = unrecorded.drain(..taken).collect();
+        for record in &records {
+            appender.append(record.clone());
+        }
+        (!records.is_empty()).then_some((first, records))
+    }
+
+    /// Wakes when records were appended, or wait to be. Subscribe before the first look at the history, or records may pass unseen.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.head.subscribe()
     }
@@ -178,7 +211,7 @@ impl Regions {
     pub(super) fn report(&self, region: Region, term: u64) -> Result<Reported, StaleRegion> {
         let mut writer = self.writer();
         let mut group = Group::default();
-        group.admit(&self.map.pin(), &writer.terms, 0, region, term)?;
+        group.admit(&self.view(&writer), 0, region, term)?;
         let mut index = None;
         self.commit(&mut writer, group, |_, reported| index = reported.index);
         Ok(Reported { index })
@@ -197,7 +230,7 @@ impl Regions {
                     results[slot] = Ok(reported)
                 });
             }
-            if let Err(stale) = group.admit(&self.map.pin(), &writer.terms, slot, region, 0) {
+            if let Err(stale) = group.admit(&self.view(&writer), slot, region, 0) {
                 results[slot] = Err(stale);
             }
         }
@@ -211,12 +244,20 @@ impl Regions {
     pub(super) fn load(&self, region: Region) -> Result<(), StaleRegion> {
         let mut writer = self.writer();
         let mut group = Group::default();
-        group.admit(&self.map.pin(), &writer.terms, 0, region, 0)?;
+        group.admit(&self.view(&writer), 0, region, 0)?;
         for admitted in &mut group.admitted {
             admitted.publish = false;
         }
         self.commit(&mut writer, group, |_, _| {});
         Ok(())
+    }
+
+    fn view<'a>(&'a self, writer: &'a Writer) -> View<'a> {
+        View {
+            snapshot: self.map.pin(),
+            terms: &writer.terms,
+            dialect: self.dialect,
+        }
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
@@ -281,12 +322,31 @@ impl Regions {
                     displaced: &displaced,
                 });
             }
-            let index = publish.then(|| writer.appender.append(entry));
+            let index = publish.then(|| writer.record(self.dialect, entry));
             done(slot, Reported { index });
         }
-        let next = writer.appender.next_index();
+        let next = writer.next_index();
         self.head
             .send_if_modified(|head| std::mem::replace(head, next) != next);
+    }
+}
+
+impl Writer {
+    /// Gives a change its index, now or when the broadcaster gets to it.
+    fn record(&mut self, dialect: Dialect, entry: SharedEntry) -> u64 {
+        match dialect {
+            Dialect::Master => self.appender.append(entry),
+            Dialect::Release85 => {
+                let index = self.next_index();
+                self.unrecorded.push_back(entry);
+                index
+            }
+        }
+    }
+
+    /// The index of the next change.
+    fn next_index(&self) -> u64 {
+        self.appender.next_index() + self.unrecorded.len() as u64
     }
 }
 
@@ -317,12 +377,16 @@ impl Group {
     /// PD's check of a report against the map. A report that says nothing new is dropped without an error.
     fn admit(
         &mut self,
-        snapshot: &Snapshot<'_>,
-        terms: &HashMap<u64, u64>,
+        view: &View<'_>,
         slot: usize,
         region: Region,
         term: u64,
     ) -> Result<(), StaleRegion> {
+        let View {
+            snapshot,
+            terms,
+            dialect,
+        } = view;
         let origin = snapshot.by_id(region.id());
         let stale = |entry: &Entry| StaleRegion {
             id: region.id(),
@@ -354,7 +418,11 @@ impl Group {
         {
             return Ok(());
         }
-        let publish = is_published(origin.as_ref().map(|origin| origin.region()), &region);
+        let publish = is_published(
+            *dialect,
+            origin.as_ref().map(|origin| origin.region()),
+            &region,
+        );
         let overlapped = snapshot
             .overlaps(region.range())
             .filter(|entry| entry.id() != region.id())

@@ -54,6 +54,11 @@ impl<T> Outlet<T> {
         self.messages.send(message).await.map_err(|_| Gone)
     }
 
+    /// Another end that can send; the stream does not end while it lives.
+    pub(crate) fn tap(&self) -> mpsc::Sender<T> {
+        self.messages.clone()
+    }
+
     /// Resolves when the reader is gone.
     pub(crate) async fn closed(&self) {
         self.messages.closed().await;

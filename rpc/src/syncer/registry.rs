@@ -23,7 +23,7 @@ pub(crate) struct Seat {
     /// Cancelled when another stream takes the name.
     pub(crate) taken: CancellationToken,
     /// Unlike that of any other stream of this leader.
-    number: u64,
+    pub(crate) number: u64,
 }
 
 impl Registry {

@@ -57,7 +57,10 @@ fn regions() -> (Regions, Arc<Diary>) {
         observer: Some(Arc::<Diary>::clone(&diary)),
         clock: Arc::new(ManualClock::new(Moment::from_nanos(1))),
     };
-    (Regions::new(seed, Capacity::fixed(16)), diary)
+    (
+        Regions::new(seed, Capacity::fixed(16), Dialect::Master),
+        diary,
+    )
 }
 
 fn region(id: u64, start: &str, end: &str, version: u64) -> Region {

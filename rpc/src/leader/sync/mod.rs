@@ -1,4 +1,6 @@
-//! The leader's side of PD's region synchronisation, as PD master speaks it.
+//! The leader's side of PD's region synchronisation.
+//!
+//! What follows is master's dialect; release 8.5's is told in `release85.rs`.
 //!
 //! A follower opens `SyncRegions` and says once who it is and the index `S` of the first change that it has not seen.
 //! The leader has records `[first, E)` in its history and answers:
@@ -21,8 +23,10 @@
 //!
 //! The name of the member is the identity of its stream: a second stream under a name ends the first.
 
+mod broadcast;
 mod drain;
 mod full_sync;
+mod release85;
 
 use std::sync::Arc;
 
@@ -30,8 +34,11 @@ use tokio::time::timeout;
 use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
+pub(super) use self::broadcast::{Audience, broadcast};
 use self::drain::{End, SyncStream};
+use self::release85::Release85Stream;
 use super::cluster::Cluster;
+use crate::pd::Dialect;
 use crate::proto::header::check_cluster;
 use crate::proto::pdpb::{SyncRegionRequest, SyncRegionResponse};
 use crate::syncer::frame;
@@ -65,8 +72,16 @@ where
         };
         let seat = cluster.streams.sit(&name);
         tracing::debug!(%name, start_index, "region sync stream opened");
-        let mut stream = SyncStream::new(&cluster, &frames, &seat);
-        let end = stream.run(start_index).await;
+        let end = match cluster.config.dialect {
+            Dialect::Master => {
+                let mut stream = SyncStream::new(&cluster, &frames, &seat);
+                stream.run(start_index).await
+            }
+            Dialect::Release85 => {
+                let stream = Release85Stream::new(&cluster, &frames, &seat);
+                stream.run(start_index).await
+            }
+        };
         cluster.streams.leave(&name, &seat);
         tracing::debug!(%name, %end, "region sync stream ended");
         if matches!(end, End::Stopped) {

@@ -3,6 +3,7 @@
 mod full;
 mod handshake;
 mod live;
+mod release85;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -38,7 +39,11 @@ fn cluster_with(config: LeaderConfig, next_index: u64) -> Arc<Cluster> {
     state.seed.next_index = next_index;
     state.bootstrapped = true;
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 2379));
-    Arc::new(Cluster::new(config, addr, state))
+    let cluster = Arc::new(Cluster::new(config, addr, state));
+    if cluster.config.dialect == Dialect::Release85 {
+        tokio::spawn(broadcast(Arc::clone(&cluster)));
+    }
+    cluster
 }
 
 fn cluster() -> Arc<Cluster> {
