@@ -16,6 +16,7 @@
 //! What is not done by the deadline is cut.
 
 mod gate_log;
+pub mod heal;
 pub mod hooks;
 mod http;
 mod listener;

@@ -13,6 +13,7 @@ use tidegate_core::gate::{Gate, Thresholds};
 use tidegate_core::{Moment, RegionMap};
 use tokio::sync::watch;
 
+use super::heal::HealCounters;
 use crate::pd::Term;
 use crate::proto::pdpb::Member;
 
@@ -29,6 +30,8 @@ pub struct Shared {
     pub thresholds: Thresholds,
     /// Counts of what the stream did.
     pub counters: SyncCounters,
+    /// Counts of what the leader's own answers did.
+    pub heals: HealCounters,
     cluster_id: OnceLock<u64>,
     pd: watch::Sender<Option<Arc<PdView>>>,
     stream: AtomicU8,
@@ -56,6 +59,7 @@ impl Shared {
             clock,
             thresholds,
             counters: SyncCounters::default(),
+            heals: HealCounters::default(),
             cluster_id: OnceLock::new(),
             pd: watch::Sender::new(None),
             stream: AtomicU8::new(StreamState::Connecting as u8),

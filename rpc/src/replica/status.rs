@@ -57,6 +57,8 @@ pub struct ReplicaStatus {
     pub methods: BTreeMap<&'static str, Counts>,
     /// What the sync stream did.
     pub sync: SyncCounts,
+    /// What the leader's own answers did to the map, by kind.
+    pub heals: BTreeMap<&'static str, u64>,
 }
 
 /// The PD leader that is followed.
@@ -177,6 +179,7 @@ impl ReplicaStatus {
                 .filter(|(_, counts)| counts.all() > 0)
                 .collect(),
             sync: shared.counters.read(),
+            heals: shared.heals.each().collect(),
         }
     }
 }

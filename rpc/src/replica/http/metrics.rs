@@ -15,6 +15,7 @@
 //! | `tidegate_sync_apply_seconds` | | how long the apply in progress has been running; 0 without one |
 //! | `tidegate_sync_state` | state | 1 for where the sync stream stands |
 //! | `tidegate_sync_total` | event | what the sync stream did |
+//! | `tidegate_heal_total` | kind | what the leader's own answers did to the map |
 //! | `tidegate_map_regions`, `tidegate_map_garbage`, `tidegate_map_generation` | | the map |
 //! | `tidegate_server_info` | version, name | 1 |
 //!
@@ -189,6 +190,14 @@ impl Page {
         )?;
         for (event, count) in status.sync.each() {
             events.with_label_values(&[event]).inc_by(count);
+        }
+        let heals = self.counters(
+            "tidegate_heal_total",
+            "What the leader's own answers did to the map.",
+            &["kind"],
+        )?;
+        for (kind, count) in &status.heals {
+            heals.with_label_values(&[kind]).inc_by(*count);
         }
         Ok(())
     }
