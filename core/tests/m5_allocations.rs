@@ -50,6 +50,17 @@ fn m5_lookups_and_scans_allocate_nothing() {
         assert_eq!(counted, 0, "lookups, {shape:?}");
 
         found = 0;
+        let ids: Vec<u64> = (1..=u64::from(REGIONS)).collect();
+        let counted = calls_during(|| {
+            let snapshot = map.pin();
+            found += snapshot.get_many(&keys).flatten().count();
+            found += snapshot.prev_many(&keys).flatten().count();
+            found += snapshot.by_id_many(&ids).flatten().count();
+        });
+        assert_eq!(found, 3 * keys.len() - 1);
+        assert_eq!(counted, 0, "many lookups, {shape:?}");
+
+        found = 0;
         let counted = calls_during(|| {
             for (from, to) in (0..).zip(200..keys.len()).step_by(100) {
                 let snapshot = map.pin();

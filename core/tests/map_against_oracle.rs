@@ -8,7 +8,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tidegate_core::oracle::SequentialMap;
 use tidegate_core::{
-    Batch, Entry, Expect, KeyRange, Outcome, Provenance, Region, RegionEpoch, RegionMap, Snapshot,
+    Batch, Entry, EntryRef, Expect, KeyRange, Outcome, Provenance, Region, RegionEpoch, RegionMap,
+    Snapshot,
 };
 
 use support::{Shape, any_provenance, region, stream};
@@ -223,6 +224,50 @@ impl Pair {
         Ok(())
     }
 
+    /// Lookups of many keys and ids at once: those between two boundaries and around
+    /// an id, in no order, more than one group of them.
+    fn compare_many(
+        &self,
+        snapshot: &Snapshot<'_>,
+        number: u32,
+        other: u32,
+        id: u64,
+    ) -> Result<(), TestCaseError> {
+        let numbers = (0..number.abs_diff(other).min(40)).map(|n| number.min(other) + n * 7 % 40);
+        let keys: Vec<Vec<u8>> = numbers
+            .flat_map(|number| {
+                let exact = self.shape.key(number);
+                let inside = [&exact[..], &[0]].concat();
+                [exact, inside]
+            })
+            .collect();
+        let ids: Vec<u64> = (0..u64::from(other % 40))
+            .map(|n| (id + n * 11) % 2200)
+            .collect();
+        let address = |entry: Option<EntryRef<'_>>| entry.map(|e| std::ptr::from_ref(e.as_entry()));
+        let expected = |entry: Option<&Arc<Entry>>| entry.map(Arc::as_ptr);
+        prop_assert!(
+            snapshot
+                .get_many(&keys)
+                .map(address)
+                .eq(keys.iter().map(|key| expected(self.oracle.get(key))))
+        );
+        prop_assert!(
+            snapshot
+                .prev_many(&keys)
+                .map(address)
+                .eq(keys.iter().map(|key| expected(self.oracle.prev(key))))
+        );
+        prop_assert!(
+            snapshot
+                .by_id_many(&ids)
+                .map(address)
+                .eq(ids.iter().map(|&id| expected(self.oracle.by_id(id))))
+        );
+        prop_assert_eq!(snapshot.get_many(&keys).len(), keys.len());
+        Ok(())
+    }
+
     fn compare_at(&self, number: u32, other: u32, id: u64) -> Result<(), TestCaseError> {
         let snapshot = self.map.pin();
         let same = |found: Option<&Entry>, expected: Option<&Arc<Entry>>| {
@@ -263,6 +308,9 @@ impl Pair {
                     range
                 );
             }
+        }
+        if (number + other).is_multiple_of(5) {
+            self.compare_many(&snapshot, number, other, id)?;
         }
         let found = snapshot.by_id(id).map(|entry| entry.as_entry());
         prop_assert!(same(found, self.oracle.by_id(id)), "by id {}", id);

@@ -48,6 +48,17 @@ fn main() -> ExitCode {
                 black_box(map.pin().prev(key).map(|entry| digest(entry.region())));
             }
         }),
+        check("get_many16", &|| {
+            for keys in keys.chunks(16) {
+                black_box(ours.get_many(keys));
+            }
+        }),
+        check("scan64", &|| {
+            for key in keys.iter().step_by(64) {
+                black_box(ours.scan(key, 64));
+                black_box(map.pin().scan(&[], key).rev().take(64).count());
+            }
+        }),
         check("by_id", &|| {
             for index in 0..TIMES {
                 black_box(ours.by_id(fixture.id(index % REGIONS)));

@@ -9,12 +9,13 @@ use std::process::ExitCode;
 use clap::Parser;
 use tidegate_benches::contender::{self, Contender, Ours};
 use tidegate_benches::fixture::Fixture;
-use tidegate_benches::op::{Effort, decision, frames, lookup, marking, ring, update};
+use tidegate_benches::op::{Effort, decision, frames, lookup, many, marking, ring, update};
 use tidegate_benches::requirement::judge;
 use tidegate_benches::round::Row;
 
-const OPS: [&str; 9] = [
+const OPS: [&str; 10] = [
     "get",
+    "get_many16",
     "scan64",
     "update",
     "by_id",
@@ -88,6 +89,10 @@ fn measure(options: &Options) -> Vec<Row> {
                     rows.extend(run(&fixture, &contenders, effort));
                 }
             }
+        }
+        if wanted("get_many16") {
+            eprintln!("{regions} regions: get_many16");
+            rows.extend(many::get_many(&fixture, effort));
         }
         if wanted("by_id") {
             eprintln!("{regions} regions: by_id");

@@ -43,6 +43,16 @@ impl Ours {
         assert!(!refused, "a measured change was refused");
     }
 
+    /// Sum of the digests of the regions that hold `keys`, under one guard.
+    #[must_use]
+    pub fn get_many(&self, keys: &[RowKey]) -> u64 {
+        let snapshot = self.map.pin();
+        snapshot
+            .get_many(keys)
+            .flatten()
+            .fold(0, |sum, entry| sum.wrapping_add(digest(entry.region())))
+    }
+
     /// Digest of the region with `id`; 0 without one.
     #[must_use]
     pub fn by_id(&self, id: u64) -> u64 {

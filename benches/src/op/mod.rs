@@ -3,6 +3,7 @@
 pub mod decision;
 pub mod frames;
 pub mod lookup;
+pub mod many;
 pub mod marking;
 pub mod ring;
 pub mod update;

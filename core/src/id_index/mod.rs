@@ -15,6 +15,7 @@
 #[cfg(any(test, feature = "oracle"))]
 mod check;
 mod edit;
+mod many;
 mod node;
 mod pages;
 mod retire;

@@ -22,6 +22,7 @@ pub(crate) mod batch;
 #[cfg(any(test, feature = "oracle"))]
 mod check;
 mod garbage;
+mod many;
 mod order;
 pub(crate) mod outcome;
 mod pages;

@@ -76,6 +76,13 @@ impl Root {
         unsafe { self.ids.get(id) }
     }
 
+    /// The same for as many regions as `found` has room for.
+    #[inline]
+    pub(super) fn by_ids<const N: usize>(&self, ids: &[u64], found: &mut [Option<EntryPtr>; N]) {
+        // SAFETY: as for `tree`.
+        unsafe { self.ids.get_together(ids, found) };
+    }
+
     /// How many objects the map owns, this record included.
     pub(super) fn objects(&self) -> usize {
         self.tree.len() + self.tree.nodes() + self.ids.pages() + 1

@@ -48,6 +48,7 @@
 mod descend;
 mod edit;
 mod finger;
+mod many;
 mod node;
 mod rebalance;
 mod retire;
@@ -61,6 +62,7 @@ use std::marker::PhantomData;
 
 pub(crate) use edit::Edit;
 pub(crate) use finger::{Finger, Placed, Spot};
+pub(crate) use many::GROUP;
 pub(crate) use node::{NODE, NodePtr, Tag};
 pub(crate) use retire::{Retired, Subtree};
 pub(crate) use scan::Range;

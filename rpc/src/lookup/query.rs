@@ -54,22 +54,19 @@ pub(crate) fn check_items(request: &QueryRegionRequest) -> Result<(), Status> {
 
 pub(super) fn query(snapshot: &Snapshot<'_>, request: &QueryRegionRequest) -> Queried {
     let mut answer = Answer::default();
-    for key in &request.keys {
-        let id = answer.take(snapshot.get(key), request.need_buckets);
+    for found in snapshot.get_many(&request.keys) {
+        let id = answer.take(found, request.need_buckets);
         answer.response.key_id_map.push(id.unwrap_or(0));
     }
-    for key in &request.prev_keys {
-        let id = answer.take(snapshot.prev(key), request.need_buckets);
+    for found in snapshot.prev_many(&request.prev_keys) {
+        let id = answer.take(found, request.need_buckets);
         answer.response.prev_key_id_map.push(id.unwrap_or(0));
     }
-    for &id in request.ids.iter().filter(|&&id| id != 0) {
-        if answer.response.regions_by_id.contains_key(&id) {
+    for (&id, found) in request.ids.iter().zip(snapshot.by_id_many(&request.ids)) {
+        if id == 0 || answer.response.regions_by_id.contains_key(&id) {
             continue;
         }
-        if answer
-            .take(snapshot.by_id(id), request.need_buckets)
-            .is_none()
-        {
+        if answer.take(found, request.need_buckets).is_none() {
             let nothing = RegionResponse::default();
             answer.response.regions_by_id.insert(id, nothing);
         }
@@ -85,16 +82,18 @@ pub(super) fn query_whole(
     request: &QueryRegionRequest,
 ) -> Option<QueryRegionResponse> {
     let mut answer = Answer::default();
-    for key in &request.keys {
-        let id = answer.take(snapshot.get(key), request.need_buckets)?;
+    for found in snapshot.get_many(&request.keys) {
+        let id = answer.take(found, request.need_buckets)?;
         answer.response.key_id_map.push(id);
     }
-    for key in &request.prev_keys {
-        let id = answer.take(snapshot.prev(key), request.need_buckets)?;
+    for found in snapshot.prev_many(&request.prev_keys) {
+        let id = answer.take(found, request.need_buckets)?;
         answer.response.prev_key_id_map.push(id);
     }
-    for &id in request.ids.iter().filter(|&&id| id != 0) {
-        answer.take(snapshot.by_id(id), request.need_buckets)?;
+    for (&id, found) in request.ids.iter().zip(snapshot.by_id_many(&request.ids)) {
+        if id != 0 {
+            answer.take(found, request.need_buckets)?;
+        }
     }
     Some(answer.response)
 }
