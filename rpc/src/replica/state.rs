@@ -36,6 +36,8 @@ pub struct Shared {
     pd: watch::Sender<Option<Arc<PdView>>>,
     stream: AtomicU8,
     broken: Mutex<Option<Broken>>,
+    /// The last generation that was found to hold what the leader does not say.
+    distrusted: watch::Sender<u64>,
 }
 
 /// Why the leader was not followed, or no longer.
@@ -64,7 +66,28 @@ impl Shared {
             pd: watch::Sender::new(None),
             stream: AtomicU8::new(StreamState::Connecting as u8),
             broken: Mutex::new(None),
+            distrusted: watch::Sender::new(0),
         }
+    }
+
+    /// Demands a full sync in the place of `generation`, which holds what the leader does not say: no stream would show
+    /// it. Generations that began later are not meant.
+    pub(super) fn distrust(&self, generation: u64) {
+        self.distrusted.send_if_modified(|last| {
+            let newer = generation > *last;
+            *last = generation.max(*last);
+            newer
+        });
+    }
+
+    /// Waits until a full sync is demanded in the place of `generation`.
+    pub(super) async fn distrusted(&self, generation: u64) {
+        // The sender lives as long as this.
+        let _ = self
+            .distrusted
+            .subscribe()
+            .wait_for(|last| *last >= generation)
+            .await;
     }
 
     /// The cluster that this replica follows; `None` until a member has told it. Never changes once known.

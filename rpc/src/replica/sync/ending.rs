@@ -37,6 +37,8 @@ pub(super) enum Ending {
     },
     /// The leader's index went back.
     Regressed,
+    /// The map was found to hold what the leader does not say, and the stream does not show it.
+    Distrusted,
     /// The term ended, or is not the one that the stream was opened in.
     TermChanged,
     /// A frame that a leader of this kind does not send.
@@ -50,13 +52,13 @@ impl Ending {
     pub(super) fn distrusts_index(&self) -> bool {
         matches!(
             self,
-            Self::Regressed | Self::Broken(_) | Self::Gap { at_once: true, .. }
+            Self::Regressed | Self::Distrusted | Self::Broken(_) | Self::Gap { at_once: true, .. }
         )
     }
 
     /// Whether the next attempt may follow at once: nothing is wrong with the leader.
     pub(super) fn reopens_at_once(&self) -> bool {
-        matches!(self, Self::Regressed | Self::Gap { .. })
+        matches!(self, Self::Regressed | Self::Distrusted | Self::Gap { .. })
     }
 
     /// The name in logs; a change of it is what is logged.
@@ -74,6 +76,7 @@ impl Ending {
             Self::Endless(_) => "full sync without an end",
             Self::Gap { .. } => "skipped indexes",
             Self::Regressed => "index went back",
+            Self::Distrusted => "the map differs from the leader's",
             Self::TermChanged => "term changed",
             Self::Broken(_) => "frame out of order",
             Self::Malformed(_) => "malformed region",
@@ -106,6 +109,7 @@ impl Ending {
             | Self::NotLeading
             | Self::Closed
             | Self::Regressed
+            | Self::Distrusted
             | Self::TermChanged => String::new(),
         }
     }

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | skipped indexes | the gate hears of the gap; the session is opened again at the own index, then with a full sync |
 //! | an earlier index | another index space: full sync |
+//! | nothing wrong, but the map was found to differ from the leader's | full sync |
 //! | an error frame, a closed stream, silence | wait, find the leader again, go on at the own index in the same term |
 //! | a full sync that is not complete in time | as an error |
 //! | another term | find the leader again, full sync |

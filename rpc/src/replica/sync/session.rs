@@ -196,6 +196,7 @@ async fn follow<T: PdTransport>(
         config.full_sync_deadline,
     );
     let gap = Arc::clone(&opened.reader.gap);
+    let distrusted = shared.distrusted(opened.reader.generation);
     let leave = CancellationToken::new();
     let abandon = CancellationToken::new();
     // The queue is empty and holds at least one frame of any size.
@@ -246,6 +247,7 @@ async fn follow<T: PdTransport>(
         () = stop.cancelled() => Ending::Stopped,
         ending = ended.recv() => ending.unwrap_or(Ending::Closed),
         ending = overdue => ending,
+        () = distrusted => Ending::Distrusted,
     };
     leave.cancel();
     // Both leave at their next wait; a panic in one of them must not hide the reason that was given.
