@@ -19,6 +19,7 @@ mod gate_log;
 pub mod heal;
 pub mod hooks;
 mod http;
+pub mod limits;
 mod listener;
 mod serve;
 pub mod state;

@@ -14,6 +14,7 @@ use tidegate_core::{Moment, RegionMap};
 use tokio::sync::watch;
 
 use super::heal::HealCounters;
+use super::limits::Limits;
 use crate::pd::Term;
 use crate::proto::pdpb::Member;
 
@@ -27,7 +28,7 @@ pub struct Shared {
     /// The clock of every stamp in the map and the gate.
     pub clock: Arc<dyn Clock>,
     /// What shuts the gate.
-    pub thresholds: Thresholds,
+    pub thresholds: Limits,
     /// Counts of what the stream did.
     pub counters: SyncCounters,
     /// Counts of what the leader's own answers did.
@@ -59,7 +60,7 @@ impl Shared {
             map: RegionMap::new(),
             gate: Gate::new(),
             clock,
-            thresholds,
+            thresholds: Limits::new(thresholds),
             counters: SyncCounters::default(),
             heals: HealCounters::default(),
             cluster_id: OnceLock::new(),
@@ -72,7 +73,7 @@ impl Shared {
 
     /// Demands a full sync in the place of `generation`, which holds what the leader does not say: no stream would show
     /// it. Generations that began later are not meant.
-    pub(super) fn distrust(&self, generation: u64) {
+    pub fn distrust(&self, generation: u64) {
         self.distrusted.send_if_modified(|last| {
             let newer = generation > *last;
             *last = generation.max(*last);

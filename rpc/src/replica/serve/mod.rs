@@ -213,7 +213,7 @@ impl Serving {
             let generation = shared.map.generation();
             shared
                 .gate
-                .decide(generation, shared.clock.now(), &shared.thresholds)
+                .decide(generation, shared.clock.now(), &shared.thresholds.get())
         };
         match decide().refused() {
             // Once more: a change of generation may have come in between.
@@ -265,7 +265,7 @@ impl Serving {
         }
         let at = shared.clock.now();
         let generation = shared.map.generation();
-        let age = match shared.gate.decide(generation, at, &shared.thresholds) {
+        let age = match shared.gate.decide(generation, at, &shared.thresholds.get()) {
             Decision::Serve { age } => age,
             Decision::Refuse(refusal) => return self.refused(refusal.reason, generation),
         };
@@ -281,7 +281,7 @@ impl Serving {
         let now = shared.clock.now();
         match shared
             .gate
-            .recheck(&served, generation, now, &shared.thresholds)
+            .recheck(&served, generation, now, &shared.thresholds.get())
         {
             Decision::Serve { .. } => Attempt::Found(found),
             Decision::Refuse(_) if generation != served.generation => Attempt::Swapped,

@@ -203,7 +203,7 @@ impl Applier {
             thresholds,
             ..
         } = &*self.shared;
-        gate.decide(map.generation(), clock.now(), thresholds)
+        gate.decide(map.generation(), clock.now(), &thresholds.get())
             .is_serve()
     }
 

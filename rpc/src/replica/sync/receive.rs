@@ -145,7 +145,7 @@ pub(super) async fn receive<F: FrameSource>(
     give_up: CancellationToken,
 ) {
     let work = async {
-        let silence = reader.shared.thresholds.time_threshold;
+        let silence = reader.shared.thresholds.get().time_threshold;
         loop {
             let frame = match timeout(silence, frames.next_frame()).await {
                 Err(_) => return Some(Ending::Silence(silence)),

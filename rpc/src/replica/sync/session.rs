@@ -109,7 +109,7 @@ async fn open<T: PdTransport>(
     let call = context
         .transport
         .sync_regions(&plan.url, Lane::Stream, request);
-    let silence = shared.thresholds.time_threshold;
+    let silence = shared.thresholds.get().time_threshold;
     let first = async {
         let mut frames = call.await?;
         Ok((frames.next_frame().await?, frames))

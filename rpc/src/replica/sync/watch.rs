@@ -168,7 +168,7 @@ impl<T: PdTransport> Watch<T> {
         };
         let bounds = ProbeBounds {
             lag_below: config.smallest_ring / 2,
-            heard_within: shared.thresholds.time_threshold / 2,
+            heard_within: shared.thresholds.get().time_threshold / 2,
         };
         if let Err(held) = may_probe(circumstances, bounds) {
             shared.counters.probes_held.add(1);

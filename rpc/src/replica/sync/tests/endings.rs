@@ -91,7 +91,7 @@ async fn a_silent_stream_is_left_at_the_time_threshold() {
     let again = world.stream().await;
     assert!(stream.is_cancelled());
     let waited = world.shared.clock.now().saturating_since(since);
-    let threshold = world.shared.thresholds.time_threshold;
+    let threshold = world.shared.thresholds.get().time_threshold;
     assert!(waited >= threshold && waited < threshold + Duration::from_secs(1));
     assert_eq!(again.start_index(), 100);
     assert_eq!(world.shared.counters.silences.get(), 1);

@@ -133,7 +133,7 @@ impl World {
         let now = self.shared.clock.now();
         self.shared
             .gate
-            .decide(map, now, &self.shared.thresholds)
+            .decide(map, now, &self.shared.thresholds.get())
             .is_serve()
     }
 
