@@ -71,7 +71,7 @@ impl Follower {
 
     fn serves(&self) -> bool {
         let map = self.shared.map.generation();
-        let thresholds = &self.shared.thresholds;
+        let thresholds = &self.shared.thresholds.get();
         let decision = self.shared.gate.decide(map, BootClock.now(), thresholds);
         decision.is_serve()
     }
