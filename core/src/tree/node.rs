@@ -11,6 +11,7 @@
 //! changes it.
 
 use std::alloc::Layout;
+use std::mem::offset_of;
 use std::ptr::NonNull;
 
 use super::CAPACITY;
@@ -28,10 +29,10 @@ pub(crate) struct Tag(pub(crate) u64);
 /// A leaf: regions in the order of their keys.
 #[repr(C, align(64))]
 pub(crate) struct Leaf {
-    pub(super) tag: Tag,
     pub(super) heads: Heads,
     // Invariant: the first `heads.len()` are entries of the map.
     slots: [Option<EntryPtr>; CAPACITY],
+    pub(super) tag: Tag,
     canary: Canary,
 }
 
@@ -41,10 +42,10 @@ pub(crate) struct Leaf {
 /// key of child `i + 1`.
 #[repr(C, align(64))]
 pub(crate) struct Inner {
-    pub(super) tag: Tag,
     pub(super) heads: Heads,
     // Invariant: the first `heads.len() + 1` are nodes.
     children: [Option<NodePtr>; CAPACITY + 1],
+    pub(super) tag: Tag,
     pub(super) separators: NonNull<Separators>,
     canary: Canary,
 }
@@ -149,8 +150,8 @@ impl NodePtr {
     #[inline]
     pub(super) fn prefetch(self) {
         match self.kind() {
-            RawNode::Leaf(leaf) => prefetch(leaf.as_ptr(), size_of::<Leaf>()),
-            RawNode::Inner(inner) => prefetch(inner.as_ptr(), size_of::<Inner>()),
+            RawNode::Leaf(leaf) => prefetch(leaf.as_ptr(), offset_of!(Leaf, tag)),
+            RawNode::Inner(inner) => prefetch(inner.as_ptr(), offset_of!(Inner, tag)),
         }
     }
 
