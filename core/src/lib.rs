@@ -90,6 +90,8 @@ pub mod history;
 mod id_index;
 pub mod key;
 mod lag;
+#[cfg(all(test, not(tidegate_loom)))]
+mod lock_freedom;
 pub mod map;
 #[cfg(any(test, feature = "oracle"))]
 pub mod oracle;

@@ -11,7 +11,8 @@
 //!   one root, `snapshot.rs`;
 //! - M5 lookups take no lock, allocate nothing and share no writes: they do
 //!   nothing but follow pointers under a guard;
-//! - M6 a stopped writer stops nobody: until the swap it has changed nothing;
+//! - M6 a stopped writer stops nobody: until the swap it has changed nothing
+//!   (`lock_freedom.rs` stops one before each access of an atomic);
 //! - M7 memory is bounded by what is live and what is retired: `garbage.rs`
 //!   counts the latter, and `tree/rebalance.rs` keeps nodes filled. Without a
 //!   stalled guard the garbage is what the last few publications replaced, plus

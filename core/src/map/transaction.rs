@@ -49,6 +49,7 @@ pub(super) struct Removed {
 
 impl<'g> Transaction<'g> {
     pub(super) fn new(base: &'g Root, spare: SpareMemory) -> Self {
+        base.canary.check();
         let tag = base.next_tag();
         Self {
             version: tag.0,

@@ -2,7 +2,9 @@
 //!
 //! Two sibling modules with equal paths stand behind it: [`std`](self) in a normal build and
 //! loom's instrumented types under `--cfg tidegate_loom`. Code that takes what it needs from here
-//! can be searched exhaustively by the models in `loom-tests` without a change.
+//! can be searched exhaustively by the models in `loom-tests` without a change. In the crate's own
+//! unit tests the atomics are a third kind, which can stop a thread before any of its accesses
+//! (`steps.rs`).
 //!
 //! # House rules
 //!
@@ -18,6 +20,9 @@
 mod loom;
 #[cfg(not(tidegate_loom))]
 mod std;
+#[cfg(all(test, not(tidegate_loom)))]
+#[allow(dead_code, reason = "all that the other doors have")]
+pub(crate) mod steps;
 
 #[cfg(not(tidegate_loom))]
 pub mod reclaim;
@@ -27,5 +32,9 @@ pub mod reclaim;
 
 #[cfg(tidegate_loom)]
 pub use self::loom::{Arc, Canary, atomic};
+#[cfg(not(any(test, tidegate_loom)))]
+pub use self::std::atomic;
 #[cfg(not(tidegate_loom))]
-pub use self::std::{Arc, Canary, atomic};
+pub use self::std::{Arc, Canary};
+#[cfg(all(test, not(tidegate_loom)))]
+pub(crate) use self::steps::atomic;

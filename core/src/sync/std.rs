@@ -3,6 +3,7 @@
 pub use std::sync::Arc;
 
 /// Atomics and fences.
+#[cfg(not(test))]
 pub mod atomic {
     pub use std::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
