@@ -77,6 +77,9 @@ struct ServeArgs {
     /// Where others reach us [default: the address listened on]
     #[arg(long, value_name = "URL")]
     advertise_listen_addr: Option<String>,
+    /// Where regions are kept for the next start, which then needs no full sync [default: nowhere]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
     /// TOML file; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -123,6 +126,7 @@ impl ServeArgs {
             backend_endpoints: self.backend_endpoints.clone(),
             listen_addr: self.listen_addr.clone(),
             advertise_listen_addr: self.advertise_listen_addr.clone(),
+            data_dir: self.data_dir.clone(),
             log_level: self.log_level.clone(),
         }
     }

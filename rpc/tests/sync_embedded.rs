@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::leader::{EmbeddedLeader, LeaderConfig};
-use tidegate::pd::{ChannelSettings, DifferentClusters, Remote};
+use tidegate::pd::{ChannelSettings, Remote};
 use tidegate::replica::hooks::Hooks;
 use tidegate::replica::state::{Shared, StreamState};
-use tidegate::replica::sync::{SyncConfig, spawn};
+use tidegate::replica::sync::{SyncConfig, WrongCluster, spawn};
 use tidegate_core::clock::{BootClock, Clock};
 use tidegate_core::gate::Thresholds;
 use tidegate_core::{KeyRange, Peer, PeerRole, Region, RegionEpoch, RegionMap};
@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 struct Follower {
     shared: Arc<Shared>,
     stop: CancellationToken,
-    task: JoinHandle<Result<(), DifferentClusters>>,
+    task: JoinHandle<Result<(), WrongCluster>>,
 }
 
 impl Follower {

@@ -6,7 +6,7 @@
 //! # Our keys
 //! `name`, `backend-endpoints` (text with commas, or a list), `listen-addr`,
 //! `advertise-listen-addr`, `max-age`, `time-threshold`, `index-threshold`, `stall-threshold`,
-//! `probe-interval`, `backend-timeout`, `max-backoff`, `when-stale`, `shutdown-deadline`,
+//! `probe-interval`, `backend-timeout`, `max-backoff`, `when-stale`, `shutdown-deadline`, `data-dir`,
 //! `[log]` `level` and `format`.
 
 use std::path::Path;
@@ -34,6 +34,7 @@ const OURS: &[&str] = &[
     "max-backoff",
     "when-stale",
     "shutdown-deadline",
+    "data-dir",
     "log.level",
     "log.format",
 ];
@@ -42,7 +43,6 @@ const OURS: &[&str] = &[
 /// for all below it.
 const PDS: &[&str] = &[
     "cluster-version",
-    "data-dir",
     "enable-grpc-gateway",
     "metrics-addr",
     "metric.address",
@@ -147,6 +147,10 @@ fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool, ConfigErro
         "advertise-listen-addr" => match text(key, value)? {
             "" => {}
             url => serve.advertise = Some(parse_endpoint(key, url)?),
+        },
+        "data-dir" => match text(key, value)? {
+            "" => {}
+            path => serve.data_dir = Some(path.into()),
         },
         "max-age" => serve.max_age = duration(key, value)?,
         "time-threshold" => serve.time_threshold = duration(key, value)?,

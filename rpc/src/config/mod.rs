@@ -56,6 +56,8 @@ pub struct ServeConfig {
     pub max_backoff: Duration,
     /// What happens to a lookup while the gate is shut (`when-stale`).
     pub when_stale: WhenStale,
+    /// Where regions are kept for the next start (`data-dir`); nowhere when nothing is said.
+    pub data_dir: Option<PathBuf>,
     /// How long a stop may take before it stops being graceful (`shutdown-deadline`).
     pub shutdown_deadline: Duration,
 }
@@ -84,6 +86,7 @@ impl Default for ServeConfig {
             backend_timeout: Duration::from_secs(3),
             max_backoff: Duration::from_secs(3),
             when_stale: WhenStale::default(),
+            data_dir: None,
             shutdown_deadline: Duration::from_secs(5),
         }
     }
@@ -168,6 +171,8 @@ pub struct Overrides {
     pub listen_addr: Option<String>,
     /// `--advertise-listen-addr`
     pub advertise_listen_addr: Option<String>,
+    /// `--data-dir`
+    pub data_dir: Option<PathBuf>,
     /// `-L`, `--log-level`
     pub log_level: Option<String>,
 }
@@ -212,6 +217,9 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
     }
     if let Some(text) = &overrides.advertise_listen_addr {
         serve.advertise = Some(parse_endpoint("--advertise-listen-addr", text)?);
+    }
+    if let Some(path) = &overrides.data_dir {
+        serve.data_dir = Some(path.clone());
     }
     if let Some(text) = &overrides.log_level {
         parsed.log.level = LogLevel::parse("--log-level", text)?;

@@ -21,6 +21,7 @@ pub mod hooks;
 mod http;
 pub mod limits;
 mod listener;
+pub mod persist;
 mod serve;
 pub mod state;
 mod status;
@@ -34,7 +35,7 @@ use std::time::Duration;
 use tidegate_core::clock::BootClock;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
@@ -42,10 +43,11 @@ use url::{Host, Url};
 
 use self::hooks::Hooks;
 use self::http::Pages;
+use self::persist::{DataDirError, OtherCluster, Persist};
 use self::serve::{HealthService, PdService, RouterService, Serving, guarded};
 use self::state::Shared;
 use self::status::Identity;
-use self::sync::{SyncConfig, SyncConfigError};
+use self::sync::{SyncConfig, SyncConfigError, WrongCluster};
 use crate::config::ServeConfig;
 use crate::pd::{
     BackoffLimits, ChannelSettings, DifferentClusters, Remote, ResolveError, ResolveLimits, resolve,
@@ -67,6 +69,9 @@ const REQUEST_LIMIT: usize = 16 << 20;
 /// one that never reads its answers can pile up.
 const CALLS_PER_CONNECTION: u32 = 1_000;
 
+/// How long a stop may take for what waits to be written to disk, and before that for the stream to end.
+const LAST_WRITE: Duration = Duration::from_secs(2);
+
 /// Why a replica cannot start. One line: what, and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -82,6 +87,12 @@ pub enum StartError {
     /// The endpoints belong to different clusters.
     #[error(transparent)]
     Clusters(#[from] DifferentClusters),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The data directory is another cluster's.
+    #[error(transparent)]
+    OtherCluster(#[from] OtherCluster),
     /// A setting of the sync stream.
     #[error(transparent)]
     Sync(#[from] SyncConfigError),
@@ -91,9 +102,10 @@ pub enum StartError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Endpoints that could not be reached at the start belong to different clusters.
+    /// Endpoints that could not be reached at the start belong to different clusters, or to another one than what is
+    /// on disk.
     #[error(transparent)]
-    Clusters(#[from] DifferentClusters),
+    Clusters(#[from] WrongCluster),
     /// The task that follows the leader ended, which it never does unless it is at fault.
     #[error(
         "the task that follows the PD leader has ended; start again, and report what was logged before"
@@ -111,6 +123,7 @@ pub struct Bound {
     advertise: String,
     remote: Arc<Remote>,
     sync: SyncConfig,
+    persist: Option<Arc<Persist>>,
 }
 
 /// How a replica ended.
@@ -133,7 +146,10 @@ pub struct Replica {
     stop_accepting: CancellationToken,
     /// Breaks the connections that are left.
     cut: CancellationToken,
-    sync: JoinHandle<Result<(), DifferentClusters>>,
+    sync: JoinHandle<Result<(), WrongCluster>>,
+    /// Ends the writing to disk.
+    stop_writing: CancellationToken,
+    writer: Option<JoinHandle<()>>,
     server: JoinHandle<()>,
 }
 
@@ -201,6 +217,12 @@ impl Replica {
         self.stop_sync.cancel();
         self.pages.serving.close();
         self.cut.cancel();
+        if let Some(mut writer) = self.writer.take() {
+            // What it has not written is said again by the stream.
+            let _ = timeout(LAST_WRITE, &mut self.sync).await;
+            self.stop_writing.cancel();
+            let _ = timeout(LAST_WRITE, &mut writer).await;
+        }
         Stopped {
             graceful,
             status: self.status(),
@@ -213,6 +235,7 @@ impl Drop for Replica {
         self.pages.serving.close();
         self.stop_accepting.cancel();
         self.stop_sync.cancel();
+        self.stop_writing.cancel();
         self.cut.cancel();
     }
 }
@@ -246,6 +269,10 @@ impl Bound {
             ..ChannelSettings::default()
         };
         let remote = Arc::new(Remote::new(settings, hooks.redial.clone()));
+        let persist = match &config.data_dir {
+            Some(directory) => Some(Persist::open(directory.clone()).await?),
+            None => None,
+        };
         Ok(Self {
             config,
             hooks,
@@ -254,13 +281,14 @@ impl Bound {
             advertise,
             remote,
             sync,
+            persist,
         })
     }
 
     /// Asks the endpoints once for their cluster. Those that do not answer in time are not waited for.
     ///
     /// # Errors
-    /// [`StartError::Clusters`].
+    /// [`StartError::Clusters`], [`StartError::OtherCluster`].
     pub async fn check_endpoints(&self) -> Result<(), StartError> {
         let limits = ResolveLimits {
             deadline: self.config.backend_timeout,
@@ -268,6 +296,10 @@ impl Bound {
         };
         match resolve(&self.remote, self.sync.endpoints(), None, limits).await {
             Err(ResolveError::DifferentClusters(error)) => Err(error.into()),
+            Ok(membership) => match &self.persist {
+                Some(persist) => Ok(persist.check_cluster(membership.cluster_id)?),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }
@@ -283,6 +315,7 @@ impl Bound {
             advertise,
             remote,
             sync,
+            persist,
         } = self;
         let clock = hooks.clock.clone().unwrap_or_else(|| Arc::new(BootClock));
         let shared = Arc::new(Shared::new(clock, config.thresholds()));
@@ -301,6 +334,11 @@ impl Bound {
         };
         let pages = Arc::new(Pages { identity, serving });
         let stop_sync = CancellationToken::new();
+        let stop_writing = CancellationToken::new();
+        let writer = persist.map(|persist| {
+            shared.keep_on_disk(Arc::clone(&persist));
+            persist::spawn(persist, Arc::clone(&shared), stop_writing.clone())
+        });
         let stop_accepting = CancellationToken::new();
         let cut = CancellationToken::new();
         let server = serve(
@@ -320,6 +358,8 @@ impl Bound {
             stop_accepting,
             cut,
             sync,
+            stop_writing,
+            writer,
             server,
         }
     }

@@ -18,6 +18,8 @@ use super::limits::Limits;
 use crate::pd::Term;
 use crate::proto::pdpb::Member;
 
+use super::persist::Persist;
+
 /// The state that a replica's tasks share.
 #[derive(Debug)]
 pub struct Shared {
@@ -39,6 +41,7 @@ pub struct Shared {
     broken: Mutex<Option<Broken>>,
     /// The last generation that was found to hold what the leader does not say.
     distrusted: watch::Sender<u64>,
+    persist: OnceLock<Arc<Persist>>,
 }
 
 /// Why the leader was not followed, or no longer.
@@ -68,6 +71,7 @@ impl Shared {
             stream: AtomicU8::new(StreamState::Connecting as u8),
             broken: Mutex::new(None),
             distrusted: watch::Sender::new(0),
+            persist: OnceLock::new(),
         }
     }
 
@@ -94,6 +98,16 @@ impl Shared {
     /// The cluster that this replica follows; `None` until a member has told it. Never changes once known.
     pub fn cluster_id(&self) -> Option<u64> {
         self.cluster_id.get().copied()
+    }
+
+    /// The regions on disk; `None` when none are kept.
+    pub fn persist(&self) -> Option<&Arc<Persist>> {
+        self.persist.get()
+    }
+
+    /// Settles that regions are kept on disk; before anything is applied, and once.
+    pub(super) fn keep_on_disk(&self, persist: Arc<Persist>) {
+        let _ = self.persist.set(persist);
     }
 
     /// PD as it was last seen; `None` before the first answer.

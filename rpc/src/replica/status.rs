@@ -7,6 +7,7 @@ use serde::Serialize;
 use tidegate_core::gate::{GateView, Lag, RefuseReason};
 use tidegate_core::{MapStats, Moment};
 
+use super::persist::PersistStatus;
 use super::serve::Serving;
 use super::serve::counters::{Counts, Method};
 use super::state::{StreamState, SyncCounts};
@@ -59,6 +60,8 @@ pub struct ReplicaStatus {
     pub sync: SyncCounts,
     /// What the leader's own answers did to the map, by kind.
     pub heals: BTreeMap<&'static str, u64>,
+    /// The regions on disk; `None` without a data directory.
+    pub persist: Option<PersistStatus>,
 }
 
 /// The PD leader that is followed.
@@ -180,6 +183,7 @@ impl ReplicaStatus {
                 .collect(),
             sync: shared.counters.read(),
             heals: shared.heals.each().collect(),
+            persist: shared.persist().map(|persist| persist.status()),
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::proto::convert::Malformed;
 use crate::replica::hooks::ApplyLayer;
+use crate::replica::persist::Reign;
 use crate::replica::state::{Shared, StreamState};
 
 use super::decode;
@@ -38,6 +39,8 @@ pub(super) struct Applier {
     pub(super) shared: Arc<Shared>,
     pub(super) layer: Option<Arc<dyn ApplyLayer>>,
     pub(super) progress: Progress,
+    /// What the stream's indexes belong to; `None` when its term could not be read.
+    pub(super) reign: Option<Reign>,
     /// Present until the full sync of this session is published.
     pub(super) staged: Option<Staged>,
     /// The gap of the generation that this session feeds.
@@ -109,6 +112,9 @@ impl Applier {
             self.shared
                 .gate
                 .apply_finished(self.generation(), self.progress.next, at);
+            if let Some(persist) = self.shared.persist() {
+                persist.reached(self.progress.next);
+            }
         }
     }
 
@@ -143,6 +149,11 @@ impl Applier {
             return;
         }
         let count = regions.len();
+        let kept = self
+            .shared
+            .persist()
+            .filter(|_| self.staged.is_none())
+            .map(|persist| (persist, regions.iter().map(Region::id).collect::<Vec<_>>()));
         let mut batch = Batch::with_capacity(count);
         for region in regions {
             batch.put(region, Provenance::Stream { received_at });
@@ -151,6 +162,9 @@ impl Applier {
             Some(staged) => staged.apply(batch),
             None => self.shared.map.apply(batch),
         };
+        if let Some((persist, ids)) = kept {
+            persist.changed(&ids);
+        }
         let refused = outcomes
             .iter()
             .filter(|outcome| outcome.is_refused())
@@ -185,6 +199,9 @@ impl Applier {
             let _ = timeout(self.probe_deadline, self.probed.wait_for(|probed| *probed)).await;
         }
         staged.publish(&self.shared);
+        if let Some(persist) = self.shared.persist() {
+            persist.replaced(generation, self.reign.clone(), next);
+        }
         self.progress = Progress {
             next,
             gap_until: None,

@@ -59,7 +59,9 @@ use crate::pd::{
     Backoff, ClusterProof, DifferentClusters, Membership, PdTransport, ResolveError, ResolveLimits,
     Term, resolve, speaks_old_dialect, within,
 };
+use crate::proto::pdpb::Member;
 use crate::replica::hooks::Hooks;
+use crate::replica::persist::{OtherCluster, Reign};
 use crate::replica::state::{LeaderView, PdView, Shared, StreamState};
 
 use apply::Progress;
@@ -68,6 +70,7 @@ use ending::Ending;
 use session::{Ended, Plan};
 
 pub use config::{SyncConfig, SyncConfigError};
+pub(super) use staging::Staged;
 
 /// How long the other members may take once one has named the leader.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -75,7 +78,8 @@ const SETTLE: Duration = Duration::from_millis(300);
 /// Starts to follow the leader of the cluster that `config` names. Cancelling `stop` ends all tasks within moments: none
 /// of them waits for the network when it is cancelled.
 ///
-/// The task ends by itself only when the endpoints belong to different clusters, found before any of them was followed.
+/// The task ends by itself only when the endpoints belong to different clusters, or to another one than what is on
+/// disk, found before any of them was followed.
 /// An endpoint that cannot be reached is asked again.
 pub fn spawn<T: PdTransport>(
     shared: Arc<Shared>,
@@ -83,7 +87,7 @@ pub fn spawn<T: PdTransport>(
     config: SyncConfig,
     hooks: &Hooks,
     stop: CancellationToken,
-) -> JoinHandle<Result<(), DifferentClusters>> {
+) -> JoinHandle<Result<(), WrongCluster>> {
     let driver = Driver {
         backoff: Backoff::new(config.backoff),
         context: Arc::new(Context {
@@ -107,6 +111,18 @@ pub fn spawn<T: PdTransport>(
     tokio::spawn(driver.run())
 }
 
+/// A mistake in the settings that was found only when somebody answered. Nothing heals it.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WrongCluster {
+    /// The endpoints are of different clusters.
+    #[error(transparent)]
+    Endpoints(#[from] DifferentClusters),
+    /// What is on disk is of another cluster.
+    #[error(transparent)]
+    DataDir(#[from] OtherCluster),
+}
+
 struct Driver<T> {
     context: Arc<Context<T>>,
     backoff: Backoff,
@@ -127,7 +143,7 @@ struct Driver<T> {
 }
 
 impl<T: PdTransport> Driver<T> {
-    async fn run(mut self) -> Result<(), DifferentClusters> {
+    async fn run(mut self) -> Result<(), WrongCluster> {
         let stop = self.context.stop.clone();
         let mut reopened = false;
         while !stop.is_cancelled() {
@@ -170,7 +186,7 @@ impl<T: PdTransport> Driver<T> {
     }
 
     /// Finds the leader and its term.
-    async fn plan(&mut self) -> Result<Result<Plan, Ending>, DifferentClusters> {
+    async fn plan(&mut self) -> Result<Result<Plan, Ending>, WrongCluster> {
         let stop = self.context.stop.clone();
         tokio::select! {
             biased;
@@ -179,7 +195,7 @@ impl<T: PdTransport> Driver<T> {
         }
     }
 
-    async fn find(&mut self) -> Result<Result<Plan, Ending>, DifferentClusters> {
+    async fn find(&mut self) -> Result<Result<Plan, Ending>, WrongCluster> {
         let context = Arc::clone(&self.context);
         let (shared, config) = (&context.shared, &context.config);
         let limits = ResolveLimits {
@@ -197,7 +213,7 @@ impl<T: PdTransport> Driver<T> {
         let membership = match found {
             Ok(membership) => membership,
             Err(ResolveError::DifferentClusters(error)) if self.cluster.is_none() => {
-                return Err(error);
+                return Err(error.into());
             }
             Err(error) => {
                 shared.publish_no_leader();
@@ -206,6 +222,9 @@ impl<T: PdTransport> Driver<T> {
         };
         let cluster_id = membership.cluster_id;
         shared.settle_cluster(cluster_id);
+        if let Some(persist) = shared.persist() {
+            persist.check_cluster(cluster_id)?;
+        }
         self.settle(&membership);
         let url = membership.leader_url(self.attempt).to_owned();
         self.attempt = self.attempt.wrapping_add(1);
@@ -224,6 +243,7 @@ impl<T: PdTransport> Driver<T> {
         let version = membership.leader_version();
         let old_dialect =
             speaks_old_dialect(version).then(|| Ending::OldDialect(version.to_owned()));
+        let leader = membership.leader.clone();
         shared.publish_pd(PdView {
             cluster_id,
             members: membership.members,
@@ -236,16 +256,30 @@ impl<T: PdTransport> Driver<T> {
         if let Some(ending) = old_dialect {
             return Ok(Err(ending));
         }
+        self.load(term, &leader).await;
         let resumes = term.is_some() && term == self.term && !self.distrust;
         Ok(Ok(Plan {
             url,
             cluster_id,
+            leader,
             term,
             start_index: if resumes { self.progress.next } else { 0 },
             progress: self.progress,
             again: self.followed,
             last_term: self.last_term,
         }))
+    }
+
+    /// Takes over what an earlier process left on disk, if this is still the reign that it belongs to.
+    async fn load(&mut self, term: Option<Term>, leader: &Member) {
+        let (Some(persist), Some(term)) = (self.context.shared.persist(), term) else {
+            return;
+        };
+        let reign = Reign::new(term, leader);
+        if let Some(next) = persist.load(&self.context.shared, &reign).await {
+            self.progress.next = next;
+            self.term = Some(term);
+        }
     }
 
     fn endpoints(&self) -> Vec<String> {
@@ -284,6 +318,9 @@ impl<T: PdTransport> Driver<T> {
         self.followed |= ended.followed;
         self.last_term = ended.term.or(self.last_term);
         self.distrust |= ended.ending.distrusts_index();
+        if let Some(persist) = self.context.shared.persist().filter(|_| self.distrust) {
+            persist.distrusted();
+        }
     }
 
     fn note(&self, ended: &Ended) {

@@ -13,6 +13,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::pd::{FrameSource, Lane, PdTransport, Term, within};
+use crate::proto::pdpb::Member;
+use crate::replica::persist::Reign;
 
 use super::apply::{Applier, Progress};
 use super::context::Context;
@@ -30,6 +32,8 @@ pub(super) struct Plan {
     /// Where the leader is.
     pub(super) url: String,
     pub(super) cluster_id: u64,
+    /// Who leads.
+    pub(super) leader: Member,
     /// The term as it was before the request; `None` when it could not be read.
     pub(super) term: Option<Term>,
     /// The index to ask for; 0 for a full sync.
@@ -138,12 +142,11 @@ async fn open<T: PdTransport>(
         return Err(Ending::Regressed);
     }
     let staged = if kind.is_full_sync() {
-        let generation = shared.gate.next_generation();
-        shared.gate.begin(generation);
+        let staged = Staged::begin(shared);
         shared.counters.full_syncs.add(1);
-        reader.generation = generation;
-        reader.gap = Arc::new(Gap::new(generation, None));
-        Some(Staged::new(generation))
+        reader.generation = staged.generation();
+        reader.gap = Arc::new(Gap::new(staged.generation(), None));
+        Some(staged)
     } else {
         None
     };
@@ -207,6 +210,7 @@ async fn follow<T: PdTransport>(
         shared: Arc::clone(shared),
         layer: layer.clone(),
         progress: plan.progress,
+        reign: opened.term.map(|term| Reign::new(term, &plan.leader)),
         staged: opened.staged,
         gap: Arc::clone(&gap),
         feed,

@@ -27,7 +27,7 @@ pub(super) enum Feed {
 }
 
 #[derive(Debug)]
-pub(super) struct Staged {
+pub(in crate::replica) struct Staged {
     map: RegionMap,
     generation: u64,
 }
@@ -41,17 +41,24 @@ impl Staged {
         }
     }
 
-    pub(super) fn apply(&self, batch: Batch) -> Vec<Outcome> {
+    /// An empty map for the next generation, which begins.
+    pub(in crate::replica) fn begin(shared: &Shared) -> Self {
+        let generation = shared.gate.next_generation();
+        shared.gate.begin(generation);
+        Self::new(generation)
+    }
+
+    pub(in crate::replica) fn apply(&self, batch: Batch) -> Vec<Outcome> {
         self.map.apply(batch)
     }
 
-    pub(super) fn generation(&self) -> u64 {
+    pub(in crate::replica) fn generation(&self) -> u64 {
         self.generation
     }
 
     /// Lets the staged map answer in place of the old one. Between the two steps root and word carry different
     /// generations, and the gate refuses.
-    pub(super) fn publish(self, shared: &Shared) {
+    pub(in crate::replica) fn publish(self, shared: &Shared) {
         shared.map.replace_with(self.map, self.generation);
         shared.gate.publish(self.generation);
     }

@@ -224,7 +224,9 @@ async fn endpoints_of_different_clusters_end_the_task_before_anything_is_followe
     let endpoints = vec![pd.url(), "http://pd-9:2379".to_owned()];
     let config = SyncConfig::new("replica", "http://replica:1", endpoints).unwrap();
     let world = World::launch_with(pd, config, Hooks::default());
-    let error = world.task.await.unwrap().unwrap_err();
+    let WrongCluster::Endpoints(error) = world.task.await.unwrap().unwrap_err() else {
+        panic!("nothing is on disk");
+    };
     assert_eq!((error.first_id, error.second_id), (CLUSTER, 99));
     assert!(error.to_string().contains("http://pd-9:2379"), "{error}");
     assert_eq!(world.shared.cluster_id(), None);

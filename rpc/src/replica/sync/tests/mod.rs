@@ -6,6 +6,7 @@ mod full_sync;
 mod peer;
 mod probes;
 mod takeover;
+mod warm;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,13 +19,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::TokioClock;
-use crate::pd::{DifferentClusters, Lane};
+use crate::pd::Lane;
 use crate::proto::metapb::{Peer as PbPeer, Region as PbRegion, RegionEpoch};
 use crate::proto::pdpb::{ResponseHeader, SyncRegionResponse};
 use crate::replica::hooks::{ApplyLayer, Hooks};
 use crate::replica::state::{Shared, StreamState};
 
-use super::{SyncConfig, spawn};
+use super::{SyncConfig, WrongCluster, spawn};
 use peer::{CLUSTER, Pd, Stream};
 
 /// A replica that follows the script.
@@ -32,7 +33,7 @@ struct World {
     shared: Arc<Shared>,
     pd: Pd,
     stop: CancellationToken,
-    task: JoinHandle<Result<(), DifferentClusters>>,
+    task: JoinHandle<Result<(), WrongCluster>>,
 }
 
 impl World {
@@ -54,6 +55,10 @@ impl World {
             Arc::new(TokioClock::new()),
             Thresholds::default(),
         ));
+        Self::launch_on(shared, pd, config, hooks)
+    }
+
+    fn launch_on(shared: Arc<Shared>, pd: Pd, config: SyncConfig, hooks: Hooks) -> Self {
         let stop = CancellationToken::new();
         let task = spawn(
             Arc::clone(&shared),
