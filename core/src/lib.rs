@@ -115,7 +115,10 @@ pub use entry::{Entry, InvalidReason, SharedEntry};
 pub use epoch::RegionEpoch;
 pub use error::{InvalidRange, InvalidRegion};
 pub use key::Key;
-pub use map::{Batch, EntryRef, Expect, MapStats, Outcome, Page, Pages, RegionMap, Scan, Snapshot};
+pub use map::{
+    Batch, BulkLoad, EntryRef, Expect, Loaded, MapStats, Outcome, Page, Pages, RegionMap, Scan,
+    Snapshot,
+};
 pub use provenance::Provenance;
 pub use range::KeyRange;
 pub use region::{

@@ -9,11 +9,12 @@ use std::process::ExitCode;
 use clap::Parser;
 use tidegate_benches::contender::{self, Contender, Ours};
 use tidegate_benches::fixture::Fixture;
-use tidegate_benches::op::{Effort, decision, frames, lookup, many, marking, ring, update};
+use tidegate_benches::op::{Effort, bulk, decision, frames, lookup, many, marking, ring, update};
 use tidegate_benches::requirement::judge;
 use tidegate_benches::round::Row;
 
-const OPS: [&str; 10] = [
+const OPS: [&str; 11] = [
+    "bulk",
     "get",
     "get_many16",
     "scan64",
@@ -39,7 +40,7 @@ struct Options {
     /// Operations of one contender in a round
     #[arg(long, default_value_t = 100_000)]
     operations: usize,
-    /// Operations to measure; get brings get_2r, ring_push its row beside a reader, gate the
+    /// Operations to measure; get brings get_2r, bulk the sorted and the shuffled load, ring_push its row beside a reader, gate the
     /// clock, mark the confirmation, renew the renewal that writes
     #[arg(long, value_delimiter = ',', value_parser = OPS, default_values_t = OPS.map(String::from))]
     ops: Vec<String>,
@@ -97,6 +98,10 @@ fn measure(options: &Options) -> Vec<Row> {
         if wanted("by_id") {
             eprintln!("{regions} regions: by_id");
             rows.extend(lookup::by_id(&fixture, effort));
+        }
+        if wanted("bulk") {
+            eprintln!("{regions} regions: bulk_sorted, bulk_shuffled");
+            rows.extend(bulk::load(&fixture, options.rounds));
         }
         if wanted("apply_frames") {
             eprintln!("{regions} regions: apply_frames");

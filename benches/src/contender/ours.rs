@@ -1,6 +1,6 @@
 //! The region map itself, used as a replica uses it: a guard for every operation.
 
-use tidegate_core::{Batch, Region, RegionMap};
+use tidegate_core::{Batch, BulkLoad, Region, RegionMap};
 
 use super::{Contender, RECEIVED, digest};
 use crate::row_key::RowKey;
@@ -24,6 +24,21 @@ impl Ours {
         Self {
             map: RegionMap::new(),
         }
+    }
+
+    /// All of `regions` in one bulk load.
+    ///
+    /// # Panics
+    /// If the map refuses a region: the comparison would be with something that does less.
+    #[must_use]
+    pub fn load_at_once(regions: Vec<Region>) -> Self {
+        let mut load = BulkLoad::with_capacity(regions.len());
+        for region in regions {
+            load.put(region, RECEIVED);
+        }
+        let loaded = load.finish(0);
+        assert!(loaded.refused.is_empty(), "a measured change was refused");
+        Self { map: loaded.map }
     }
 
     /// Applies one frame as a batch.

@@ -1,5 +1,6 @@
 //! The operations. Each function sets its lanes beside one another and returns their rows.
 
+pub mod bulk;
 pub mod decision;
 pub mod frames;
 pub mod lookup;

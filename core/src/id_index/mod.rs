@@ -12,6 +12,7 @@
 //! The index is as high as its greatest id demands, and pages with nothing in
 //! them leave it. An id of any size costs at most eleven small pages.
 
+mod bulk;
 #[cfg(any(test, feature = "oracle"))]
 mod check;
 mod edit;

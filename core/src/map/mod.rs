@@ -20,6 +20,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod batch;
+mod bulk;
 #[cfg(any(test, feature = "oracle"))]
 mod check;
 mod garbage;
@@ -45,6 +46,7 @@ use recycling::Recycling;
 use root::Root;
 
 pub use batch::{Batch, Expect};
+pub use bulk::{BulkLoad, Loaded};
 pub use outcome::{Outcome, Refusal, RefusalReason, Winner};
 pub use pages::{Page, Pages};
 pub use scan::Scan;

@@ -52,7 +52,10 @@ impl Order {
             by_id.push((plain_put(change)?.id(), index));
         }
         by_id.sort_unstable_by_key(|&(id, _)| id);
-        let by_start = sorted_by_start(changes);
+        let start_of = |index: usize| {
+            plain_put(&changes[index]).map_or(&[][..], |entry| entry.start().as_bytes())
+        };
+        let mut by_start = sorted_by_start(changes.len(), start_of);
 
         let mut apart = vec![true; changes.len()];
         for pair in by_id.windows(2) {
@@ -61,29 +64,15 @@ impl Order {
                 apart[pair[1].1 as usize] = false;
             }
         }
-        // The one of those so far that ends last.
-        let mut reaching: Option<(&KeyRange, u32)> = None;
-        for start in &by_start {
-            let range = plain_put(&changes[start.index as usize])?.region().range();
-            if let Some((before, index)) = reaching
-                && before.ends_after(range.start())
-            {
-                apart[index as usize] = false;
-                apart[start.index as usize] = false;
-                if !range.ends_after(before.end()) || before.end().is_empty() {
-                    continue;
-                }
-            }
-            reaching = Some((range, start.index));
-        }
+        let ranges = by_start
+            .iter()
+            .filter_map(|&index| Some((index, plain_put(&changes[index as usize])?)))
+            .map(|(index, entry)| (index, entry.region().range()));
+        for_each_meeting(ranges, |index| apart[index as usize] = false);
 
-        let mut order = Self {
-            by_start: by_start.into_iter().map(|start| start.index).collect(),
-            by_id,
-        };
-        order.by_start.retain(|&index| apart[index as usize]);
-        order.by_id.retain(|&(_, index)| apart[index as usize]);
-        Some(order)
+        by_start.retain(|&index| apart[index as usize]);
+        by_id.retain(|&(_, index)| apart[index as usize]);
+        Some(Self { by_start, by_id })
     }
 }
 
@@ -106,12 +95,32 @@ pub(super) fn newcomer(change: &Change) -> Option<(&Arc<Entry>, EntryPtr)> {
     }
 }
 
-fn sorted_by_start(changes: &[Change]) -> Vec<Start> {
-    let start_of = |index: usize| plain_put(&changes[index]).map_or(&[][..], |entry| entry.start());
+/// Calls `visit` with every range that overlaps another one, at least once. The
+/// ranges come in the order of their starts, each with an index.
+pub(super) fn for_each_meeting<'r>(
+    ranges: impl Iterator<Item = (u32, &'r KeyRange)>,
+    mut visit: impl FnMut(u32),
+) {
+    // The one of those so far that ends last.
+    let mut reaching: Option<(u32, &KeyRange)> = None;
+    for (index, range) in ranges {
+        if let Some((reaching, before)) = reaching
+            && before.ends_after(range.start())
+        {
+            visit(reaching);
+            visit(index);
+            if !range.ends_after(before.end()) || before.end().is_empty() {
+                continue;
+            }
+        }
+        reaching = Some((index, range));
+    }
+}
+
+/// The indices below `len`, in the order of the starts that `start_of` gives.
+pub(super) fn sorted_by_start<'k>(len: usize, start_of: impl Fn(usize) -> &'k [u8]) -> Vec<u32> {
     // The empty key comes first whatever it has in common with others.
-    let mut starts = (0..changes.len())
-        .map(start_of)
-        .filter(|key| !key.is_empty());
+    let mut starts = (0..len).map(&start_of).filter(|key| !key.is_empty());
     let sample = starts.next().unwrap_or(&[]);
     let common = starts.fold(sample.len(), |common, key| {
         if key.get(..common) == sample.get(..common) {
@@ -121,7 +130,7 @@ fn sorted_by_start(changes: &[Change]) -> Vec<Start> {
             sample.iter().zip(key).take_while(alike).count()
         }
     });
-    let mut sorted: Vec<Start> = (0..changes.len() as u32)
+    let mut sorted: Vec<Start> = (0..len as u32)
         .map(|index| Start {
             head: head_of(start_of(index as usize).get(common..).unwrap_or(&[])),
             index,
@@ -135,7 +144,7 @@ fn sorted_by_start(changes: &[Change]) -> Vec<Start> {
             alike.sort_unstable_by_key(|start| start_of(start.index as usize));
         }
     }
-    sorted
+    sorted.into_iter().map(|start| start.index).collect()
 }
 
 /// The first sixteen bytes of `key`, as a number; missing bytes are zeros.

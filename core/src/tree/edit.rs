@@ -310,7 +310,7 @@ impl Edit {
 /// not fit into a [`Key`] without memory of its own, it is cut behind the first
 /// byte that differs; otherwise it is kept whole, for then it resembles the
 /// others, and the node's keys vary at fewer positions.
-fn separator(left: &Entry, right: &Entry) -> Key {
+pub(super) fn separator(left: &Entry, right: &Entry) -> Key {
     let (left, right) = (left.start(), right.start());
     if right.len() <= Key::INLINE {
         return right.clone();

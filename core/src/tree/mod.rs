@@ -45,6 +45,8 @@
 //! by one, and a reader of hot fields goes on to read the entry anyway, to
 //! answer from it. The path copy costs little in batches, which is how a replica
 //! writes: they share it, and go through the tree in order (`finger.rs`).
+
+mod bulk;
 mod descend;
 mod edit;
 mod finger;
