@@ -80,6 +80,9 @@ struct ServeArgs {
     /// Where regions are kept for the next start, which then needs no full sync [default: nowhere]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// What clients are told: backend, the real PD members, or self, us alone [default: backend]
+    #[arg(long, value_name = "WHO")]
+    present_as: Option<String>,
     /// TOML file; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -96,6 +99,8 @@ Keys of the config file: the flags' names, and
   stall-threshold = \"3s\"     longest time for one apply
   probe-interval = \"3s\"      how often the leader's head is asked for
   when-stale = \"refuse\"      what a lookup gets while the gate is shut
+  allow-bounded-staleness = false
+                             with present-as = self: answer from the map what asks the leader
   shutdown-deadline = \"5s\"   longest time for a graceful stop
   backend-timeout = \"3s\"     longest time for one call to PD
   max-backoff = \"3s\"         longest pause between attempts to reach PD
@@ -127,6 +132,7 @@ impl ServeArgs {
             listen_addr: self.listen_addr.clone(),
             advertise_listen_addr: self.advertise_listen_addr.clone(),
             data_dir: self.data_dir.clone(),
+            present_as: self.present_as.clone(),
             log_level: self.log_level.clone(),
         }
     }

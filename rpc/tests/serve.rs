@@ -10,8 +10,7 @@ use tidegate::leader::EmbeddedLeader;
 use tidegate::proto::pdpb::pd_client::PdClient;
 use tidegate::proto::pdpb::{
     BatchScanRegionsRequest, GetClusterInfoRequest, GetMembersRequest, GetRegionByIdRequest,
-    GetRegionRequest, GetRegionResponse, GetStoreRequest, KeyRange, QueryRegionRequest,
-    ScanRegionsRequest,
+    GetRegionRequest, GetRegionResponse, KeyRange, QueryRegionRequest, ScanRegionsRequest,
 };
 use tidegate::proto::routerpb::router_client::RouterClient;
 use tidegate::replica::Replica;
@@ -204,18 +203,10 @@ async fn members_and_cluster_info_are_pds_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_pd_has_and_we_have_not_gets_the_not_leader_error() {
+async fn what_nobody_has_is_unimplemented_and_the_leader_says_so_of_its_own() {
     let leader = leader(CLUSTER, 1).await;
     let replica = replica(&leader).await;
     let channel = channel(replica.addr()).await;
-    let stores = PdClient::new(channel.clone())
-        .get_store(GetStoreRequest::default())
-        .await;
-    let stores = stores.expect_err("the leader's");
-    assert_eq!(
-        (stores.code(), stores.message()),
-        (Code::Unavailable, "not leader")
-    );
     let call = async |path: &'static str| {
         let mut grpc = tonic::client::Grpc::new(channel.clone());
         grpc.ready().await.expect("connected");
@@ -226,16 +217,17 @@ async fn what_pd_has_and_we_have_not_gets_the_not_leader_error() {
             .await
             .expect_err("not ours")
     };
+    let before = replica.status().forwarded.forwarded;
+    // The embedded leader does not have it.
     let unknown = call("/pdpb.PD/ScatterRegion").await;
-    assert_eq!(
-        (unknown.code(), unknown.message()),
-        (Code::Unavailable, "not leader")
-    );
+    assert_eq!(unknown.code(), Code::Unimplemented);
+    assert_eq!(replica.status().forwarded.forwarded, before + 1);
     assert_eq!(call("/tsopb.TSO/Tso").await.code(), Code::Unimplemented);
     assert_eq!(
         call("/routerpb.Router/ScanRegions").await.code(),
         Code::Unimplemented
     );
+    assert_eq!(replica.status().forwarded.forwarded, before + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -49,6 +49,16 @@ pub fn parse_endpoint(setting: &str, text: &str) -> Result<Url, ConfigError> {
     Ok(url)
 }
 
+/// Whether the URL stands for every address of a host, and thereby for none to others.
+#[must_use]
+pub fn names_no_host(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_unspecified(),
+        Some(Host::Ipv6(address)) => address.is_unspecified(),
+        _ => false,
+    }
+}
+
 /// A parsed URL does not tell port 80 from none.
 fn names_a_port(text: &str) -> bool {
     let text = text.trim_end_matches('/');

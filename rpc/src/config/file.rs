@@ -6,7 +6,8 @@
 //! # Our keys
 //! `name`, `backend-endpoints` (text with commas, or a list), `listen-addr`,
 //! `advertise-listen-addr`, `max-age`, `time-threshold`, `index-threshold`, `stall-threshold`,
-//! `probe-interval`, `backend-timeout`, `max-backoff`, `when-stale`, `shutdown-deadline`, `data-dir`,
+//! `probe-interval`, `backend-timeout`, `max-backoff`, `when-stale`, `present-as`,
+//! `allow-bounded-staleness`, `shutdown-deadline`, `data-dir`,
 //! `[log]` `level` and `format`.
 
 use std::path::Path;
@@ -17,7 +18,7 @@ use toml::Value;
 use super::address::{parse_endpoint, parse_endpoints};
 use super::duration::parse_duration;
 use super::log::{LogFormat, LogLevel};
-use super::{ConfigError, Parsed, WhenStale};
+use super::{ConfigError, Parsed, PresentAs, WhenStale};
 
 /// Keys that are ours, with their tables.
 const OURS: &[&str] = &[
@@ -33,6 +34,8 @@ const OURS: &[&str] = &[
     "backend-timeout",
     "max-backoff",
     "when-stale",
+    "present-as",
+    "allow-bounded-staleness",
     "shutdown-deadline",
     "data-dir",
     "log.level",
@@ -176,6 +179,8 @@ fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool, ConfigErro
                 ));
             }
         },
+        "present-as" => serve.present_as = PresentAs::parse(key, text(key, value)?)?,
+        "allow-bounded-staleness" => serve.allow_bounded_staleness = switch(key, value)?,
         "log.level" => parsed.log.level = LogLevel::parse(key, text(key, value)?)?,
         "log.format" => parsed.log.format = LogFormat::parse(key, text(key, value)?)?,
         _ => return Ok(false),
@@ -187,6 +192,12 @@ fn text<'v>(key: &str, value: &'v Value) -> Result<&'v str, ConfigError> {
     value
         .as_str()
         .ok_or_else(|| ConfigError::value(key, shown(value), "text in quotes"))
+}
+
+fn switch(key: &str, value: &Value) -> Result<bool, ConfigError> {
+    value
+        .as_bool()
+        .ok_or_else(|| ConfigError::value(key, shown(value), "true or false, without quotes"))
 }
 
 fn duration(key: &str, value: &Value) -> Result<Duration, ConfigError> {

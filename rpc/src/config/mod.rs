@@ -13,6 +13,7 @@ mod address;
 mod duration;
 pub mod file;
 pub mod log;
+mod presence;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,9 +21,10 @@ use std::time::Duration;
 use tidegate_core::gate::Thresholds;
 use url::Url;
 
-pub use address::{parse_endpoint, parse_endpoints};
+pub use address::{names_no_host, parse_endpoint, parse_endpoints};
 pub use duration::{InvalidDuration, parse_duration};
 pub use log::{LogConfig, LogFormat, LogLevel};
+pub use presence::PresentAs;
 
 /// Where PD listens when nothing is said.
 pub const DEFAULT_BACKEND: &str = "http://127.0.0.1:2379";
@@ -58,6 +60,11 @@ pub struct ServeConfig {
     pub when_stale: WhenStale,
     /// Where regions are kept for the next start (`data-dir`); nowhere when nothing is said.
     pub data_dir: Option<PathBuf>,
+    /// How clients see us (`present-as`).
+    pub present_as: PresentAs,
+    /// Under `present-as = "self"`: a lookup that asks for the leader's answer may be given ours, which is fresh within
+    /// the gate's bounds (`allow-bounded-staleness`).
+    pub allow_bounded_staleness: bool,
     /// How long a stop may take before it stops being graceful (`shutdown-deadline`).
     pub shutdown_deadline: Duration,
 }
@@ -87,6 +94,8 @@ impl Default for ServeConfig {
             max_backoff: Duration::from_secs(3),
             when_stale: WhenStale::default(),
             data_dir: None,
+            present_as: PresentAs::default(),
+            allow_bounded_staleness: false,
             shutdown_deadline: Duration::from_secs(5),
         }
     }
@@ -136,6 +145,16 @@ impl ServeConfig {
                 "at least one PD client URL, as http://127.0.0.1:2379",
             ));
         }
+        if self.present_as == PresentAs::Me
+            && names_no_host(self.advertise.as_ref().unwrap_or(&self.listen))
+        {
+            return Err(ConfigError::Conflict {
+                what: "present-as = self tells clients an address that stands for every address \
+                       of this host, which is none to them"
+                    .to_owned(),
+                remedy: "give the one that they reach us at with --advertise-listen-addr",
+            });
+        }
         if self.probe_interval >= self.max_age {
             let default = Self::default();
             let shown = |value: Duration, default: Duration| {
@@ -173,6 +192,8 @@ pub struct Overrides {
     pub advertise_listen_addr: Option<String>,
     /// `--data-dir`
     pub data_dir: Option<PathBuf>,
+    /// `--present-as`
+    pub present_as: Option<String>,
     /// `-L`, `--log-level`
     pub log_level: Option<String>,
 }
@@ -220,6 +241,8 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
     }
     if let Some(path) = &overrides.data_dir {
         serve.data_dir = Some(path.clone());
+    if let Some(text) = &overrides.present_as {
+        serve.present_as = PresentAs::parse("--present-as", text)?;
     }
     if let Some(text) = &overrides.log_level {
         parsed.log.level = LogLevel::parse("--log-level", text)?;

@@ -124,6 +124,16 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
         ("index-threshold = -1", "index-threshold"),
         ("index-threshold = '5'", "index-threshold"),
         ("when-stale = 'read-through'", "when-stale"),
+        ("present-as = 'leader'", "present-as"),
+        ("present-as = true", "present-as"),
+        (
+            "present-as = 'self'\nlisten-addr = 'http://0.0.0.0:3379'",
+            "present-as",
+        ),
+        (
+            "allow-bounded-staleness = 'true'",
+            "allow-bounded-staleness",
+        ),
         ("listen-addr = '127.0.0.1:3379'", "listen-addr"),
         ("backend-endpoints = []", "backend-endpoints"),
         ("backend-endpoints = [1]", "backend-endpoints"),
@@ -138,6 +148,11 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
         assert!(named.starts_with(setting), "{text}: {error}");
         assert!(error.contains(';'), "no remedy: {error}");
     }
+    let reached = "present-as = 'self'\nlisten-addr = 'http://0.0.0.0:3379'\n\
+                   advertise-listen-addr = 'http://me:3379'\nallow-bounded-staleness = true";
+    let reached = from_text(reached).expect("an address for others").serve;
+    assert_eq!(reached.present_as, PresentAs::Me);
+    assert!(reached.allow_bounded_staleness);
     let lists = from_text("backend-endpoints = ['http://a:1', 'http://b:2']").expect("a list");
     assert_eq!(lists.serve.backend_endpoints.len(), 2);
 }

@@ -18,7 +18,15 @@ pub enum Lane {
     Calls,
     /// The sync stream.
     Stream,
+    /// Calls of others that are passed on. Those who do not read their answers hold up each other at most.
+    Forward,
 }
+
+/// What one forwarded call may have in flight before its reader has to take it.
+const FORWARD_STREAM_WINDOW: u32 = 256 << 10;
+
+/// What all of them together may; as many readers that stand still as it takes to fill it hold up the rest.
+const FORWARD_WINDOW: u32 = 64 << 20;
 
 /// How connections are made and kept.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +89,7 @@ impl Channels {
         if let Some(channel) = open.get(&(url.to_owned(), lane)) {
             return Ok(channel.clone());
         }
-        let channel = self.dial(url)?;
+        let channel = self.dial(url, lane)?;
         open.insert((url.to_owned(), lane), channel.clone());
         Ok(channel)
     }
@@ -92,7 +100,7 @@ impl Channels {
         open.retain(|(address, _), _| address != url);
     }
 
-    fn dial(&self, url: &str) -> Result<Channel, CallError> {
+    fn dial(&self, url: &str, lane: Lane) -> Result<Channel, CallError> {
         let address = |reason: String| CallError::Address {
             url: url.to_owned(),
             reason,
@@ -105,14 +113,21 @@ impl Channels {
         let endpoint = Endpoint::from_shared(url.to_owned())
             .map_err(|error| address(format!("{error}; expected http://host:port")))?;
         let settings = &self.settings;
+        let (stream_window, window) = match lane {
+            Lane::Forward => (FORWARD_STREAM_WINDOW, FORWARD_WINDOW),
+            Lane::Calls | Lane::Stream => {
+                let window = settings.stream_window;
+                (window, window.saturating_mul(2))
+            }
+        };
         Ok(endpoint
             .connect_timeout(settings.connect_timeout)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(settings.ping_interval)
             .keep_alive_timeout(settings.ping_timeout)
             .keep_alive_while_idle(false)
-            .initial_stream_window_size(settings.stream_window)
-            .initial_connection_window_size(settings.stream_window.saturating_mul(2))
+            .initial_stream_window_size(stream_window)
+            .initial_connection_window_size(window)
             .connect_lazy())
     }
 }

@@ -44,9 +44,15 @@ impl Membership {
     /// The leader's version, from wherever it is told; empty when it is not.
     #[must_use]
     pub fn leader_version(&self) -> &str {
-        std::iter::once(&self.leader)
-            .chain(&self.members)
-            .filter(|member| member.member_id == self.leader.member_id)
+        Self::version_of(&self.leader, &self.members)
+    }
+
+    /// A member's version, told by itself or in a member list; empty when it is told nowhere.
+    #[must_use]
+    pub fn version_of<'m>(member: &'m Member, members: &'m [Member]) -> &'m str {
+        std::iter::once(member)
+            .chain(members)
+            .filter(|other| other.member_id == member.member_id)
             .map(|member| member.binary_version.as_str())
             .find(|version| !version.is_empty())
             .unwrap_or_default()

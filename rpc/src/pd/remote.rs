@@ -62,6 +62,15 @@ impl Remote {
         self.channels.settings().receive_limit
     }
 
+    /// The connection for calls of others that are passed on to the member at `url`. Dials on its first call.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Address`] when `url` cannot be dialled.
+    pub fn forward_channel(&self, url: &str) -> Result<Channel, CallError> {
+        self.lane(url, Lane::Forward)
+    }
+
     fn lane(&self, url: &str, lane: Lane) -> Result<Channel, CallError> {
         match &self.redial {
             Some(redial) => self.channels.get(&redial(url), lane),

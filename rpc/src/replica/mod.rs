@@ -15,6 +15,7 @@
 //! A stop first says so (health turns to NOT_SERVING), stops accepting, answers what was accepted, and then lets go.
 //! What is not done by the deadline is cut.
 
+mod forward;
 mod gate_log;
 pub mod heal;
 pub mod hooks;
@@ -39,8 +40,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
-use url::{Host, Url};
+use url::Url;
 
+use self::forward::{Front, Gateway, Presence};
 use self::hooks::Hooks;
 use self::http::Pages;
 use self::persist::{DataDirError, OtherCluster, Persist};
@@ -49,6 +51,11 @@ use self::state::Shared;
 use self::status::Identity;
 use self::sync::{SyncConfig, SyncConfigError, WrongCluster};
 use crate::config::ServeConfig;
+use self::serve::{HealthService, PdService, RouterService, Serving};
+use self::state::Shared;
+use self::status::Identity;
+use self::sync::{SyncConfig, SyncConfigError};
+use crate::config::{ServeConfig, names_no_host};
 use crate::pd::{
     BackoffLimits, ChannelSettings, DifferentClusters, Remote, ResolveError, ResolveLimits, resolve,
 };
@@ -56,6 +63,7 @@ use crate::proto::health::health_server::HealthServer;
 use crate::proto::pdpb::pd_server::PdServer;
 use crate::proto::routerpb::router_server::RouterServer;
 
+pub use self::forward::ForwardCounts;
 pub use self::serve::counters::{Counts, Method, Rejection};
 pub use self::status::{ConnectionError, GateStatus, LeaderStatus, ReplicaStatus};
 
@@ -179,11 +187,7 @@ impl Replica {
     /// Whether [`url`](Self::url) stands for every address of this host and thereby for none to others.
     #[must_use]
     pub fn is_advertised_nowhere(&self) -> bool {
-        match Url::parse(self.url()).as_ref().map(Url::host) {
-            Ok(Some(Host::Ipv4(address))) => address.is_unspecified(),
-            Ok(Some(Host::Ipv6(address))) => address.is_unspecified(),
-            _ => false,
-        }
+        Url::parse(self.url()).is_ok_and(|url| names_no_host(&url))
     }
 
     /// What it shares with its tasks.
@@ -326,13 +330,24 @@ impl Bound {
             config.backend_timeout,
             hooks.serve_regardless,
         ));
+        let presence = Presence {
+            present_as: config.present_as,
+            allow_bounded_staleness: config.allow_bounded_staleness,
+            name: config.name.clone(),
+            advertise: advertise.clone(),
+        };
+        let gateway = Gateway::new(Arc::clone(&serving), Arc::clone(&remote), presence);
         let listen = format!("http://{addr}");
         let identity = Identity {
             name: config.name,
             listen,
             advertise,
         };
-        let pages = Arc::new(Pages { identity, serving });
+        let pages = Arc::new(Pages {
+            identity,
+            serving,
+            gateway: Arc::new(gateway),
+        });
         let stop_sync = CancellationToken::new();
         let stop_writing = CancellationToken::new();
         let writer = persist.map(|persist| {
@@ -395,7 +410,7 @@ fn serve(
     let health = HealthServer::new(HealthService(Arc::clone(serving)));
     let http = http::routes(Arc::clone(&pages));
     let routes = Routes::from(http)
-        .add_service(guarded(pd))
+        .add_service(Front::new(pd, Arc::clone(&pages.gateway)))
         .add_service(router)
         .add_service(health)
         .prepare();

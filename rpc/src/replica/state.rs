@@ -233,7 +233,7 @@ impl StreamState {
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    pub(super) fn add(&self, by: u64) {
+    pub(crate) fn add(&self, by: u64) {
         // Relaxed: a count for display; nothing is ordered by it.
         self.0.fetch_add(by, Relaxed);
     }

@@ -8,6 +8,7 @@ use tidegate_core::gate::{GateView, Lag, RefuseReason};
 use tidegate_core::{MapStats, Moment};
 
 use super::persist::PersistStatus;
+use super::forward::{ForwardCounts, Gateway};
 use super::serve::Serving;
 use super::serve::counters::{Counts, Method};
 use super::state::{StreamState, SyncCounts};
@@ -56,6 +57,10 @@ pub struct ReplicaStatus {
     pub lookups: Counts,
     /// The same by method.
     pub methods: BTreeMap<&'static str, Counts>,
+    /// How clients see this replica: `backend` or `self`.
+    pub present_as: &'static str,
+    /// What became of calls that are the leader's to answer.
+    pub forwarded: ForwardCounts,
     /// What the sync stream did.
     pub sync: SyncCounts,
     /// What the leader's own answers did to the map, by kind.
@@ -137,7 +142,7 @@ pub(super) struct Identity {
 }
 
 impl ReplicaStatus {
-    pub(super) fn read(identity: &Identity, serving: &Serving) -> Self {
+    pub(super) fn read(identity: &Identity, serving: &Serving, gateway: &Gateway) -> Self {
         let shared = &serving.shared;
         let gate: GateView = shared.gate.view();
         let now = shared.clock.now();
@@ -181,6 +186,8 @@ impl ReplicaStatus {
                 .map(|method| (method.as_str(), serving.counters.of(method)))
                 .filter(|(_, counts)| counts.all() > 0)
                 .collect(),
+            present_as: gateway.presence().present_as.as_str(),
+            forwarded: gateway.counters.read(),
             sync: shared.counters.read(),
             heals: shared.heals.each().collect(),
             persist: shared.persist().map(|persist| persist.status()),

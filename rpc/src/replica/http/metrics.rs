@@ -6,6 +6,7 @@
 //! | `tidegate_server_region_request_cnt` | request, event = `served`, `missed`, `refused`, `invalid`, `rejected` | lookups |
 //! | `tidegate_server_region_refused_cnt` | request, reason | lookups that the gate refused |
 //! | `tidegate_server_region_rejected_cnt` | request, cause | requests turned away before the gate |
+//! | `tidegate_forward_total` | event = `forwarded`, `refused`, `broken`, `deposed` | calls that are the leader's to answer |
 //! | `tidegate_gate_open` | | 1 while lookups are answered |
 //! | `tidegate_gate_off` | | 1 when the gate is switched off, as only the playground can: nothing is refused |
 //! | `tidegate_gate_shut` | reason | 1 for the reason why not |
@@ -182,6 +183,14 @@ impl Page {
             states
                 .with_label_values(&[state.as_str()])
                 .set((status.state == state).into());
+        }
+        let forwarded = self.counters(
+            "tidegate_forward_total",
+            "What became of calls that are the PD leader's to answer.",
+            &["event"],
+        )?;
+        for (event, count) in status.forwarded.each() {
+            forwarded.with_label_values(&[event]).inc_by(count);
         }
         let events = self.counters(
             "tidegate_sync_total",

@@ -5,19 +5,20 @@
 //! | `GET /metrics` | Prometheus' text format; see `metrics.rs` |
 //! | `GET /status` | [`ReplicaStatus`] as JSON |
 //! | `GET /health` | 200 while lookups are answered, 503 while they are not; the gate as JSON |
-//! | other | 404; to gRPC, that there is no such method |
+//! | other | 404; gRPC is passed on to the PD leader where it is a service of PD's |
 
 mod metrics;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
 
+use super::forward::{self, Gateway};
 use super::serve::Serving;
 use super::status::{Identity, ReplicaStatus};
 
@@ -26,6 +27,7 @@ use super::status::{Identity, ReplicaStatus};
 pub(super) struct Pages {
     pub(super) identity: Identity,
     pub(super) serving: Arc<Serving>,
+    pub(super) gateway: Arc<Gateway>,
 }
 
 /// The routes of this module.
@@ -60,11 +62,13 @@ fn json(code: StatusCode, page: &impl Serialize) -> Response {
     }
 }
 
-async fn nothing_here(headers: HeaderMap) -> Response {
-    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+async fn nothing_here(State(pages): State<Arc<Pages>>, request: Request) -> Response {
+    let kind = request.headers().get(header::CONTENT_TYPE);
+    let kind = kind.map(HeaderValue::as_bytes);
     if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
-        let status = tonic::Status::unimplemented("unknown service");
-        return status.into_http::<axum::body::Body>();
+        let request = request.map(tonic::body::Body::new);
+        let answer = forward::fallback(Arc::clone(&pages.gateway), request).await;
+        return answer.map(axum::body::Body::new);
     }
     (StatusCode::NOT_FOUND, "see /metrics, /status, /health\n").into_response()
 }
@@ -80,6 +84,6 @@ async fn health(State(pages): State<Arc<Pages>>) -> Response {
 
 impl Pages {
     pub(super) fn read(&self) -> ReplicaStatus {
-        ReplicaStatus::read(&self.identity, &self.serving)
+        ReplicaStatus::read(&self.identity, &self.serving, &self.gateway)
     }
 }

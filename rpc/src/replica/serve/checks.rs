@@ -8,8 +8,9 @@
 //! | cluster id | mismatch: FailedPrecondition | the same | the same |
 //! | size | - | too many items: InvalidArgument | the same, for QueryRegion |
 //!
-//! A forwarded host that is the leader's asks us to pass the request on. That is not built yet,
-//! so the answer is that we are not the leader. PD's own router checks nothing of this; a request
+//! A request whose forwarded host is the leader's does not come here: it has been passed on by
+//! then, and so has one without `pd-allow-follower-handle` when we present ourselves as the
+//! leader. PD's own router checks nothing of this; a request
 //! for another cluster gets another cluster's answer there.
 //!
 //! Until some PD member has told us the cluster's id there is nothing to compare with. The gate
@@ -23,6 +24,7 @@ use super::{Serving, metadata, refusal};
 use crate::lookup::check_items;
 use crate::proto::header::check_cluster;
 use crate::proto::pdpb::{QueryRegionRequest, RequestHeader};
+use crate::replica::state::Shared;
 
 /// A request turned away: how it is counted, and what the caller gets.
 pub(super) type Rejected = (Rejection, Status);
@@ -34,11 +36,14 @@ impl Serving {
         metadata: &MetadataMap,
         header: Option<&RequestHeader>,
     ) -> Result<(), Rejected> {
-        if let Some(host) = metadata::forwarded_host(metadata) {
-            return Err((Rejection::ForwardedHost, self.refuse_to_forward(&host)));
+        if let Some(host) = metadata::forwarded_host(metadata.as_ref()) {
+            return Err((
+                Rejection::ForwardedHost,
+                refuse_to_forward(&self.shared, &host),
+            ));
         }
         self.check_open()?;
-        if !metadata::allows_follower(metadata) {
+        if !metadata::allows_follower(metadata.as_ref()) {
             return Err((Rejection::FollowerHandle, refusal::follower_not_allowed()));
         }
         self.check_cluster(header)
@@ -56,16 +61,6 @@ impl Serving {
         self.check_cluster(header)
     }
 
-    fn refuse_to_forward(&self, host: &str) -> Status {
-        let pd = self.shared.pd();
-        match pd.as_deref().and_then(|pd| pd.leader.as_ref()) {
-            Some(leader) if !metadata::is_client_url(&leader.member, host) => {
-                refusal::forwarded_host_is_no_leader(host)
-            }
-            _ => refusal::not_leader(),
-        }
-    }
-
     fn check_open(&self) -> Result<(), Rejected> {
         if self.is_closed() {
             return Err((Rejection::Closed, refusal::closed()));
@@ -80,5 +75,15 @@ impl Serving {
             }
             None => Ok(()),
         }
+    }
+}
+
+/// The answer to a call that is to be passed on, and is not.
+pub(in crate::replica) fn refuse_to_forward(shared: &Shared, host: &str) -> Status {
+    match shared.pd().as_deref().and_then(|pd| pd.leader.as_ref()) {
+        Some(leader) if !metadata::is_client_url(&leader.member, host) => {
+            refusal::forwarded_host_is_no_leader(host)
+        }
+        _ => refusal::not_leader(),
     }
 }

@@ -1,6 +1,6 @@
 //! The two keys of gRPC metadata by which PD's clients say whom a request is for.
 
-use tonic::metadata::MetadataMap;
+use http::HeaderMap;
 
 use crate::proto::pdpb::Member;
 
@@ -11,7 +11,7 @@ const FORWARDED_HOST: &str = "pd-forwarded-host";
 const ALLOW_FOLLOWER: &str = "pd-allow-follower-handle";
 
 /// The host to pass the request on to, if it names one.
-pub(super) fn forwarded_host(metadata: &MetadataMap) -> Option<String> {
+pub(in crate::replica) fn forwarded_host(metadata: &HeaderMap) -> Option<String> {
     let value = metadata.get(FORWARDED_HOST)?;
     if value.is_empty() {
         return None;
@@ -20,13 +20,13 @@ pub(super) fn forwarded_host(metadata: &MetadataMap) -> Option<String> {
 }
 
 /// Whether an answer from a follower will do.
-pub(super) fn allows_follower(metadata: &MetadataMap) -> bool {
+pub(in crate::replica) fn allows_follower(metadata: &HeaderMap) -> bool {
     metadata.contains_key(ALLOW_FOLLOWER)
 }
 
 /// Whether `host` is one of the member's client URLs. Clients write the scheme that suits their
 /// own TLS settings, so it is not compared.
-pub(super) fn is_client_url(member: &Member, host: &str) -> bool {
+pub(in crate::replica) fn is_client_url(member: &Member, host: &str) -> bool {
     member
         .client_urls
         .iter()
@@ -43,18 +43,20 @@ fn without_scheme(url: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[test]
     fn presence_counts_for_one_key_and_the_value_for_the_other() {
-        let mut metadata = MetadataMap::new();
+        let mut metadata = HeaderMap::new();
         assert!(!allows_follower(&metadata));
         assert_eq!(forwarded_host(&metadata), None);
-        metadata.insert(ALLOW_FOLLOWER, "".parse().expect("ascii"));
-        metadata.insert(FORWARDED_HOST, "".parse().expect("ascii"));
+        metadata.insert(ALLOW_FOLLOWER, HeaderValue::from_static(""));
+        metadata.insert(FORWARDED_HOST, HeaderValue::from_static(""));
         assert!(allows_follower(&metadata));
         assert_eq!(forwarded_host(&metadata), None);
-        metadata.insert(FORWARDED_HOST, "http://pd-0:2379".parse().expect("ascii"));
+        metadata.insert(FORWARDED_HOST, HeaderValue::from_static("http://pd-0:2379"));
         assert_eq!(
             forwarded_host(&metadata).as_deref(),
             Some("http://pd-0:2379")

@@ -48,8 +48,11 @@ use crate::proto::pdpb::{
     ScanRegionsResponse,
 };
 
+pub(super) use checks::refuse_to_forward;
 pub(super) use health::HealthService;
-pub(super) use pd::{PdService, guarded};
+pub(super) use metadata::{allows_follower, forwarded_host, is_client_url};
+pub(super) use pd::PdService;
+pub(super) use refusal::closed;
 pub(super) use router::RouterService;
 
 /// How often an attempt that met a change of generation is made again.
@@ -198,7 +201,12 @@ impl Serving {
         self.closed.store(true, Relaxed);
     }
 
-    fn is_closed(&self) -> bool {
+    /// Cancelled once no new work is wanted.
+    pub(super) fn draining(&self) -> CancellationToken {
+        self.draining.clone()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
         // Relaxed: see `close`.
         self.closed.load(Relaxed)
     }

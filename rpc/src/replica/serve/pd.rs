@@ -1,18 +1,13 @@
 //! `pdpb.PD` as a follower has it: the lookups, and whom to ask for the rest.
 //!
 //! GetMembers and GetClusterInfo are answered by PD itself, any member of it: the client is told
-//! the real members. What only the leader does gets PD's not-leader error, methods that we do not
-//! even know included ([`guarded`]).
+//! the real members. What only the leader does is passed on to it before it gets here
+//! ([`forward`](crate::replica::forward)), methods that we do not even know included; what still
+//! gets here is answered as by a follower.
 
-use std::convert::Infallible;
-use std::fmt;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use tonic::body::Body;
-use tonic::server::NamedService;
 use tonic::{Request, Response, Status, Streaming};
-use tower_service::Service;
 
 use super::counters::Method;
 use super::query::QueryStream;
@@ -146,61 +141,5 @@ impl Pd for PdService {
         store_heartbeat: StoreHeartbeatRequest => StoreHeartbeatResponse;
         sync_regions: Streaming<SyncRegionRequest> => Self::SyncRegionsStream;
         tso: Streaming<TsoRequest> => Self::TsoStream;
-    }
-}
-
-/// Methods that reach the service; every other path of `pdpb.PD` is the leader's.
-const ANSWERED: [&str; 8] = [
-    "BatchScanRegions",
-    "GetClusterInfo",
-    "GetMembers",
-    "GetPrevRegion",
-    "GetRegion",
-    "GetRegionByID",
-    "QueryRegion",
-    "ScanRegions",
-];
-
-/// The service with the not-leader error for methods that it does not know. The generated code
-/// would say that they do not exist, and clients would believe that of the cluster.
-pub(in crate::replica) fn guarded<S>(service: S) -> Guarded<S> {
-    Guarded(service)
-}
-
-/// See [`guarded`].
-#[derive(Clone)]
-pub(in crate::replica) struct Guarded<S>(S);
-
-impl<S> fmt::Debug for Guarded<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guarded").finish_non_exhaustive()
-    }
-}
-
-impl<S: NamedService> NamedService for Guarded<S> {
-    const NAME: &'static str = S::NAME;
-}
-
-impl<S> Service<http::Request<Body>> for Guarded<S>
-where
-    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
-    S::Future: Send + 'static,
-{
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future =
-        std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let method = request.uri().path().rsplit('/').next().unwrap_or_default();
-        if ANSWERED.contains(&method) {
-            Box::pin(self.0.call(request))
-        } else {
-            Box::pin(std::future::ready(Ok(refusal::not_leader().into_http())))
-        }
     }
 }

@@ -3,7 +3,7 @@
 use tonic::Status;
 
 /// Of a server that has stopped, or has not started.
-pub(super) fn closed() -> Status {
+pub(in crate::replica) fn closed() -> Status {
     Status::unavailable("server not started")
 }
 
