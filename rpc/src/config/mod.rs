@@ -241,6 +241,7 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
     }
     if let Some(path) = &overrides.data_dir {
         serve.data_dir = Some(path.clone());
+    }
     if let Some(text) = &overrides.present_as {
         serve.present_as = PresentAs::parse("--present-as", text)?;
     }

@@ -46,15 +46,10 @@ use self::forward::{Front, Gateway, Presence};
 use self::hooks::Hooks;
 use self::http::Pages;
 use self::persist::{DataDirError, OtherCluster, Persist};
-use self::serve::{HealthService, PdService, RouterService, Serving, guarded};
-use self::state::Shared;
-use self::status::Identity;
-use self::sync::{SyncConfig, SyncConfigError, WrongCluster};
-use crate::config::ServeConfig;
 use self::serve::{HealthService, PdService, RouterService, Serving};
 use self::state::Shared;
 use self::status::Identity;
-use self::sync::{SyncConfig, SyncConfigError};
+use self::sync::{SyncConfig, SyncConfigError, WrongCluster};
 use crate::config::{ServeConfig, names_no_host};
 use crate::pd::{
     BackoffLimits, ChannelSettings, DifferentClusters, Remote, ResolveError, ResolveLimits, resolve,

@@ -7,8 +7,8 @@ use serde::Serialize;
 use tidegate_core::gate::{GateView, Lag, RefuseReason};
 use tidegate_core::{MapStats, Moment};
 
-use super::persist::PersistStatus;
 use super::forward::{ForwardCounts, Gateway};
+use super::persist::PersistStatus;
 use super::serve::Serving;
 use super::serve::counters::{Counts, Method};
 use super::state::{StreamState, SyncCounts};
