@@ -233,6 +233,8 @@ pub fn heal(shared: &Shared, asked: &Asked, said: Said, answered_at: Moment) -> 
         },
         displaced: HashSet::new(),
         batch: Batch::new(),
+        put: Vec::new(),
+        gone: Vec::new(),
     };
     plan.follow(said, &mut healed);
     shared.heals.add(&healed);
@@ -246,6 +248,10 @@ struct Plan<'a> {
     /// Ids of entries that the changes so far take away.
     displaced: HashSet<u64>,
     batch: Batch,
+    /// What the batch touches, for what is kept on disk: the regions that it puts, and where those begin that it takes
+    /// away.
+    put: Vec<u64>,
+    gone: Vec<Key>,
 }
 
 impl Plan<'_> {
@@ -338,6 +344,9 @@ impl Plan<'_> {
         };
         self.displaced
             .extend(in_the_way.iter().map(|live| live.id()));
+        self.gone
+            .extend(in_the_way.iter().map(|live| live.start().clone()));
+        self.put.push(region.id());
         let region = own.map_or_else(
             || region.clone(),
             |own| completed(&region, own.region(), with_buckets),
@@ -365,6 +374,7 @@ impl Plan<'_> {
             });
         } else {
             let region = completed(&region, own.region(), with_buckets);
+            self.put.push(region.id());
             self.batch
                 .put_if(region, self.provenance, Expect::Entry(own.to_shared()));
         }
@@ -376,6 +386,7 @@ impl Plan<'_> {
         } else if !covered.holds(live.region().range()) {
             healed.hold_back(live.region().range());
         } else if self.displaced.insert(live.id()) {
+            self.gone.push(live.start().clone());
             self.batch
                 .remove(live.id(), Expect::Entry(live.to_shared()));
         }
@@ -389,6 +400,13 @@ impl Plan<'_> {
         let batch = std::mem::take(&mut self.batch);
         for outcome in self.shared.map.apply(batch) {
             healed.add(kind_of(outcome));
+        }
+        let (put, gone) = (
+            std::mem::take(&mut self.put),
+            std::mem::take(&mut self.gone),
+        );
+        if let Some(persist) = self.shared.persist() {
+            persist.healed(&put, gone);
         }
     }
 }

@@ -25,7 +25,7 @@ use redb::{
     StorageError, Table, TableDefinition, TableError,
 };
 use serde::{Deserialize, Serialize};
-use tidegate_core::Region;
+use tidegate_core::{Key, Region};
 
 use super::backend::Counted;
 use super::{Kept, Mark, record};
@@ -162,10 +162,11 @@ impl Disk {
         Ok(regions)
     }
 
-    /// Puts regions and what they belong to, in one transaction. Returns how many records were other than before.
+    /// Removes what begins at `gone`, puts regions and what they belong to, in one transaction. Returns how many records were other than before.
     pub(super) fn flush<'r>(
         &self,
         kept: &Kept,
+        gone: &[Key],
         regions: impl IntoIterator<Item = &'r Region>,
     ) -> Result<u64, DiskError> {
         let write = self.database.begin_write().map_err(DiskError::from_any)?;
@@ -174,6 +175,11 @@ impl Disk {
             let mut table = write
                 .open_table(REGIONS[self.table])
                 .map_err(DiskError::from_any)?;
+            for key in gone {
+                let key: &[u8] = key;
+                let old = table.remove(key).map_err(DiskError::from_any)?;
+                changed += u64::from(old.is_some());
+            }
             for region in regions {
                 changed += u64::from(put(&mut table, region)?);
             }

@@ -11,6 +11,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tidegate_core::Key;
 use tokio::sync::Notify;
 
 use super::{Mark, Reign};
@@ -29,6 +30,8 @@ struct Pending {
     /// The generation that the ids are about.
     generation: u64,
     ids: HashSet<u64>,
+    /// Where regions began that went with nothing in their place, as far as was known.
+    gone: HashSet<Key>,
     /// Records since the writer last took anything.
     records: u64,
     /// The index moved, or the mark changed.
@@ -45,6 +48,7 @@ pub(super) enum Work {
         mark: Mark,
         generation: u64,
         ids: HashSet<u64>,
+        gone: HashSet<Key>,
     },
     /// All of them did.
     Rewrite { mark: Mark, generation: u64 },
@@ -80,7 +84,7 @@ impl Journal {
     }
 
     /// These regions changed in the map that answers.
-    pub(super) fn changed(&self, ids: &[u64]) {
+    pub(super) fn changed(&self, ids: &[u64], gone: Vec<Key>) {
         let mut pending = self.pending();
         if pending.mark.is_none() {
             return;
@@ -89,6 +93,7 @@ impl Journal {
         // All are written anyway.
         if !pending.rewrite {
             pending.ids.extend(ids);
+            pending.gone.extend(gone);
         }
         drop(pending);
         self.changed.notify_one();
@@ -161,10 +166,12 @@ impl Journal {
             return Some(Work::Rewrite { mark, generation });
         }
         let ids = std::mem::take(&mut pending.ids);
+        let gone = std::mem::take(&mut pending.gone);
         Some(Work::Flush {
             mark,
             generation,
             ids,
+            gone,
         })
     }
 
@@ -173,11 +180,15 @@ impl Journal {
         let mut pending = self.pending();
         match work {
             Work::Flush {
-                generation, ids, ..
+                generation,
+                ids,
+                gone,
+                ..
             } if pending.generation == generation && pending.mark.is_some() => {
                 pending.moved = true;
                 if !pending.rewrite {
                     pending.ids.extend(ids);
+                    pending.gone.extend(gone);
                 }
             }
             Work::Rewrite { generation, .. }
@@ -186,6 +197,7 @@ impl Journal {
                 pending.rewrite = true;
                 pending.moved = true;
                 pending.ids = HashSet::new();
+                pending.gone = HashSet::new();
             }
             Work::Forget if pending.mark.is_none() => pending.moved = true,
             _ => {}
@@ -200,7 +212,7 @@ impl Journal {
 
 impl Pending {
     fn waits(&self) -> bool {
-        self.moved || self.rewrite || !self.ids.is_empty()
+        self.moved || self.rewrite || !self.ids.is_empty() || !self.gone.is_empty()
     }
 }
 
@@ -236,7 +248,7 @@ mod tests {
             Some(Work::Rewrite { generation: 1, .. })
         ));
         for round in 0..50 {
-            journal.changed(&[1, 2]);
+            journal.changed(&[1, 2], Vec::new());
             journal.reached(12 + 2 * round);
         }
         assert_eq!(journal.waiting(), 2);
@@ -255,15 +267,15 @@ mod tests {
             },
         );
         assert!(journal.take().is_none(), "what was loaded is on disk");
-        journal.changed(&[1]);
+        journal.changed(&[1], Vec::new());
         journal.reached(11);
         let failed = journal.take().unwrap();
-        journal.changed(&[2]);
+        journal.changed(&[2], Vec::new());
         journal.reached(12);
         journal.give_back(failed);
         assert_eq!(flushed(journal.take()), (12, vec![1, 2]));
 
-        journal.changed(&[3]);
+        journal.changed(&[3], Vec::new());
         let failed = journal.take().unwrap();
         journal.replaced(2, Some(reign()), 70);
         journal.give_back(failed);
@@ -272,7 +284,7 @@ mod tests {
             matches!(taken, Some(Work::Rewrite { generation: 2, .. })),
             "{taken:?}"
         );
-        journal.changed(&[4]);
+        journal.changed(&[4], Vec::new());
         journal.give_back(taken.unwrap());
         let again = journal.take();
         assert!(
@@ -285,15 +297,15 @@ mod tests {
     #[test]
     fn what_belongs_to_no_known_term_is_not_kept() {
         let journal = Journal::default();
-        journal.changed(&[1]);
+        journal.changed(&[1], Vec::new());
         journal.reached(2);
         assert!(journal.take().is_none(), "nothing has been published");
         journal.replaced(1, None, 10);
-        journal.changed(&[1]);
+        journal.changed(&[1], Vec::new());
         assert!(journal.take().is_none());
         journal.replaced(3, Some(reign()), 10);
         journal.distrusted();
-        journal.changed(&[1]);
+        journal.changed(&[1], Vec::new());
         journal.reached(11);
         assert!(matches!(journal.take(), Some(Work::Forget)));
         assert!(journal.take().is_none());

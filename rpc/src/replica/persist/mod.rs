@@ -53,7 +53,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
-use tidegate_core::{Batch, Moment, Provenance};
+use tidegate_core::{Batch, Key, Moment, Provenance};
 use tokio::task::spawn_blocking;
 
 use crate::pd::Term;
@@ -276,9 +276,14 @@ impl Persist {
         }
     }
 
-    /// These regions changed in the map that answers, by the stream or otherwise.
-    pub fn changed(&self, ids: &[u64]) {
-        self.journal.changed(ids);
+    /// These regions changed in the map that answers.
+    pub(super) fn changed(&self, ids: &[u64]) {
+        self.journal.changed(ids, Vec::new());
+    }
+
+    /// The leader's own answer put the regions `ids` in the map that answers, and took away those that began at `gone`.
+    pub(super) fn healed(&self, ids: &[u64], gone: Vec<Key>) {
+        self.journal.changed(ids, gone);
     }
 
     /// Everything before `next_index` has been applied.

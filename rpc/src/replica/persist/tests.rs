@@ -222,7 +222,7 @@ fn step(disk: &mut Disk, at: &Content, rng: &mut SmallRng) -> (Content, Result<(
         let count = rng.random_range(0..12);
         let regions: Vec<Region> = ids.take(count).map(|id| random_region(id, rng)).collect();
         regions.iter().for_each(|region| next.put(region));
-        let done = disk.flush(&kept(next.next_index), &regions);
+        let done = disk.flush(&kept(next.next_index), &[], &regions);
         (next, done.map(drop))
     }
 }
@@ -320,16 +320,20 @@ fn f6_a_full_disk_is_an_error_and_what_was_committed_stays() {
 fn f6_what_is_the_same_is_not_written_again() {
     let (disk, _) = Disk::open_in(Medium::holding(Vec::new(), u64::MAX)).unwrap();
     let regions = [region(1, 0, 5), region(2, 5, 0)];
-    assert_eq!(disk.flush(&kept(10), &regions).unwrap(), 2);
-    assert_eq!(disk.flush(&kept(11), &regions).unwrap(), 0);
-    assert_eq!(disk.flush(&kept(12), &[region(3, 5, 0)]).unwrap(), 1);
+    assert_eq!(disk.flush(&kept(10), &[], &regions).unwrap(), 2);
+    assert_eq!(disk.flush(&kept(11), &[], &regions).unwrap(), 0);
+    assert_eq!(disk.flush(&kept(12), &[], &[region(3, 5, 0)]).unwrap(), 1);
+    let gone = [Key::from(&[5][..]), Key::from(&[6][..])];
+    assert_eq!(disk.flush(&kept(13), &gone, &[]).unwrap(), 1);
+    let read = Content::read(&disk, Some(kept(13)));
+    assert_eq!(read.regions, [region(1, 0, 5)]);
 }
 
 fn directory_with(regions: &[Region]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let (disk, found) = Disk::open(directory.path()).unwrap();
     assert_eq!(found, None);
-    disk.flush(&kept(10), regions).unwrap();
+    disk.flush(&kept(10), &[], regions).unwrap();
     directory
 }
 

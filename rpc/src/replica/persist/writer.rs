@@ -1,5 +1,6 @@
 //! The writer: takes what the journal holds and puts it on disk, again and again.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -147,10 +148,12 @@ impl Persist {
                 mark,
                 generation,
                 ids,
+                gone,
             } => {
                 let regions = read(shared, *generation, ids.iter().copied())?;
                 let regions = regions.iter().map(|entry| entry.region());
-                let records = disk.flush(&kept(mark), regions)?;
+                let gone = gone_from(shared, *generation, gone)?;
+                let records = disk.flush(&kept(mark), &gone, regions)?;
                 self.counters.records.fetch_add(records, Relaxed);
                 Ok(mark.next_index)
             }
@@ -177,7 +180,7 @@ impl Persist {
                     },
                     next_index: 0,
                 };
-                disk.flush(&kept(&nothing), [])?;
+                disk.flush(&kept(&nothing), &[], [])?;
                 Ok(0)
             }
         }
@@ -203,6 +206,16 @@ fn read(
     // In the order of the file, so that neighbours share their pages.
     entries.sort_unstable_by(|one, other| one.start().cmp(other.start()));
     Ok(entries)
+}
+
+/// Those of the keys at which no region begins any more.
+fn gone_from(shared: &Shared, generation: u64, keys: &HashSet<Key>) -> Result<Vec<Key>, Undone> {
+    let snapshot = shared.map.pin();
+    if snapshot.generation() != generation {
+        return Err(Undone::Overtaken);
+    }
+    let begins = |key: &Key| snapshot.get(key).is_some_and(|live| live.start() == key);
+    Ok(keys.iter().filter(|key| !begins(key)).cloned().collect())
 }
 
 /// The regions from `start` on that fill a page, and where the next page starts.

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::proto::convert::region_from_pb;
+use crate::replica::heal::{Asked, Said, heal};
 use crate::replica::persist::{self, OtherCluster, Persist};
 
 use super::peer::Key;
@@ -233,20 +235,24 @@ async fn f6_what_a_leader_answered_is_written_like_a_record() {
     let stream = kept.world.stream().await;
     stream.send(frame(100, vec![]));
     kept.world.prove().await;
-    let healed = crate::proto::convert::region_from_pb(&region(3, 9), None, None, None).unwrap();
-    let outcome = kept.world.shared.map.put(
-        healed,
-        tidegate_core::Provenance::Leader {
-            asked_at: kept.world.shared.clock.now(),
-            answered_at: kept.world.shared.clock.now(),
-        },
-    );
-    assert!(!outcome.is_refused());
-    kept.persist().changed(&[3]);
+    let shared = &kept.world.shared;
+    let asked = {
+        let snapshot = shared.map.pin();
+        Asked::about(shared, &snapshot, snapshot.iter())
+    };
+    let said = Said {
+        regions: vec![region_from_pb(&region(3, 9), None, None, None).unwrap()],
+        unknown_ids: vec![1],
+        whole: vec![tidegate_core::KeyRange::all()],
+        ..Said::default()
+    };
+    heal(shared, &asked, said, shared.clock.now());
+    assert_eq!(kept.world.ids(), [3]);
     pass(Duration::from_secs(2)).await;
     kept.crash().await;
     let kept = Kept::start(&pd, directory.path()).await;
     let _stream = kept.world.stream().await;
+    assert_eq!(kept.world.ids(), [3]);
     let version = {
         let snapshot = kept.world.shared.map.pin();
         snapshot.by_id(3).unwrap().epoch().version
