@@ -201,6 +201,28 @@ impl Region {
     pub fn is_recreated(&self) -> bool {
         self.epoch.is_recreated() && !self.range.is_all()
     }
+
+    /// Bytes of memory that the region refers to.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let details = self.details.as_deref();
+        self.start().heap_bytes()
+            + self.end().heap_bytes()
+            + size_of_val(&*self.peers)
+            + details.map_or(0, |details| size_of::<Details>() + details.heap_bytes())
+    }
+}
+
+// === impl Details ===
+
+impl Details {
+    fn heap_bytes(&self) -> usize {
+        let buckets = self.buckets.as_ref().map_or(0, |Buckets { keys, .. }| {
+            keys.capacity() * size_of::<Key>() + keys.iter().map(Key::heap_bytes).sum::<usize>()
+        });
+        self.down_peers.capacity() * size_of::<DownPeer>()
+            + self.pending_peers.capacity() * size_of::<Peer>()
+            + buckets
+    }
 }
 
 // === impl RegionBuilder ===

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tidegate_core::oracle::SequentialMap;
 use tidegate_core::{
-    Batch, Entry, EntryRef, Expect, KeyRange, Outcome, Provenance, Region, RegionEpoch, RegionMap,
-    Snapshot,
+    Batch, Entry, EntryRef, Expect, KeyRange, Outcome, Peer, PeerRole, Provenance, Region,
+    RegionEpoch, RegionMap, Snapshot,
 };
 
 use support::{Shape, any_provenance, region, stream};
@@ -156,7 +156,15 @@ impl Pair {
                     wish,
                 } => {
                     let range = self.range(*start, *width);
+                    // Of different sizes, so that each one's bytes count.
+                    let peer = Peer {
+                        id: *id,
+                        store_id: 1,
+                        role: PeerRole::Voter,
+                        is_witness: false,
+                    };
                     let region = Region::builder(*id, range, *epoch)
+                        .peers(vec![peer; (epoch.version % 4) as usize])
                         .build()
                         .expect("id above 0");
                     batch.put_if(region, *provenance, self.expect(wish));

@@ -149,6 +149,11 @@ impl Entry {
         self.canary.check();
     }
 
+    /// Bytes of memory that the entry takes, with all that only it refers to.
+    pub(crate) fn bytes(&self) -> usize {
+        EntryPtr::BLOCK + self.region.heap_bytes()
+    }
+
     /// Whether a replacement of this entry inherits its leader pin (E3): the
     /// replacement says the same epoch again and the PD leader did not say it.
     pub(crate) fn hands_pin_to(&self, replacement: &Self) -> bool {

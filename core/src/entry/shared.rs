@@ -21,6 +21,9 @@ unsafe impl Send for EntryPtr {}
 unsafe impl Sync for EntryPtr {}
 
 impl EntryPtr {
+    /// Bytes of the memory that an entry stands in: the entry and its counts.
+    pub(crate) const BLOCK: usize = size_of::<Entry>() + 2 * size_of::<usize>();
+
     /// Points to the entry; whoever holds `entry` keeps it alive.
     pub(crate) fn of(entry: &Arc<Entry>) -> Self {
         let pointer = Arc::as_ptr(entry).cast_mut();

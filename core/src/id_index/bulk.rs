@@ -14,53 +14,53 @@ impl IdIndex {
         spare: &mut SparePages,
     ) -> Self {
         let slots = entries.map(|(id, entry)| (id, Slot { entry }));
-        let mut level = level_above(slots, tag, spare);
-        let (mut levels, mut pages) = (1, level.len());
+        let mut index = Self::default();
+        let mut level = index.level_above(slots, tag, spare);
         loop {
             match level[..] {
-                [] => return Self::default(),
+                [] => return index,
                 // A single page that begins with id 0 needs none above it.
                 [(0, root)] => {
-                    return Self {
-                        root: Some(root),
-                        levels,
-                        pages,
-                    };
+                    index.root = Some(root);
+                    return index;
                 }
                 _ => {}
             }
             let slots = level.into_iter().map(|(at, page)| (at, Slot { page }));
-            level = level_above(slots, tag, spare);
-            levels += 1;
-            pages += level.len();
+            level = index.level_above(slots, tag, spare);
         }
     }
-}
 
-/// The pages that hold `slots`, which come with their numbers on their level, in
-/// ascending order; and the pages' own numbers.
-fn level_above(
-    slots: impl Iterator<Item = (u64, Slot)>,
-    tag: Tag,
-    spare: &mut SparePages,
-) -> Vec<(u64, PagePtr)> {
-    let mut pages = Vec::new();
-    let mut page: Vec<Slot> = Vec::with_capacity(1 << BITS);
-    let (mut number, mut bitmap) = (0, 0);
-    let mut finish = |number, bitmap, page: &mut Vec<Slot>| {
-        if bitmap != 0 {
-            pages.push((number, PagePtr::alloc(tag, spare, bitmap, [page])));
-            page.clear();
+    /// Adds a level: the pages that hold `slots`, which come in ascending order of
+    /// their numbers on the level below. Returns these pages with their own.
+    fn level_above(
+        &mut self,
+        slots: impl Iterator<Item = (u64, Slot)>,
+        tag: Tag,
+        spare: &mut SparePages,
+    ) -> Vec<(u64, PagePtr)> {
+        let mut pages = Vec::new();
+        let mut page: Vec<Slot> = Vec::with_capacity(1 << BITS);
+        let (mut number, mut bitmap) = (0, 0);
+        let mut finish = |number, bitmap, page: &mut Vec<Slot>| {
+            if bitmap != 0 {
+                pages.push((number, PagePtr::alloc(tag, spare, bitmap, [page])));
+                self.add_page(bitmap);
+                page.clear();
+            }
+        };
+        for (at, slot) in slots {
+            if at >> BITS != number {
+                finish(number, bitmap, &mut page);
+                (number, bitmap) = (at >> BITS, 0);
+            }
+            bitmap |= 1 << bit_of(at, 0);
+            page.push(slot);
         }
-    };
-    for (at, slot) in slots {
-        if at >> BITS != number {
-            finish(number, bitmap, &mut page);
-            (number, bitmap) = (at >> BITS, 0);
+        finish(number, bitmap, &mut page);
+        if !pages.is_empty() {
+            self.levels += 1;
         }
-        bitmap |= 1 << bit_of(at, 0);
-        page.push(slot);
+        pages
     }
-    finish(number, bitmap, &mut page);
-    pages
 }

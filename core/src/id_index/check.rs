@@ -6,7 +6,7 @@ use super::node::PagePtr;
 use crate::entry::EntryPtr;
 
 impl IdIndex {
-    /// Checks the pages and their count, and calls `visit` for each entry.
+    /// Checks the pages and their counts, and calls `visit` for each entry.
     ///
     /// # Safety
     ///
@@ -15,15 +15,17 @@ impl IdIndex {
         &self,
         mut visit: impl FnMut(u64, EntryPtr) -> Result<(), String>,
     ) -> Result<(), String> {
-        let mut pages = 0;
+        let mut counted = Self::default();
         if let Some(root) = self.root {
             // SAFETY: by the caller's word.
-            unsafe { check_page(root, self.levels - 1, 0, &mut pages, &mut visit) }?;
+            unsafe { check_page(root, self.levels - 1, 0, &mut counted, &mut visit) }?;
         } else if self.levels != 0 {
             return Err("an empty index has levels".into());
         }
-        if pages != self.pages {
-            return Err(format!("{pages} pages are counted as {}", self.pages));
+        let size = |index: &Self| (index.pages, index.large_pages);
+        if size(&counted) != size(self) {
+            let (found, counted) = (size(&counted), size(self));
+            return Err(format!("{found:?} pages are counted as {counted:?}"));
         }
         Ok(())
     }
@@ -36,12 +38,12 @@ unsafe fn check_page(
     page: PagePtr,
     level: u32,
     above: u64,
-    pages: &mut usize,
+    counted: &mut IdIndex,
     visit: &mut impl FnMut(u64, EntryPtr) -> Result<(), String>,
 ) -> Result<(), String> {
-    *pages += 1;
     // SAFETY: by the caller's word.
     let mut bits = unsafe { page.bitmap() };
+    counted.add_page(bits);
     if bits == 0 {
         return Err("a page is empty".into());
     }
@@ -56,7 +58,7 @@ unsafe fn check_page(
             // SAFETY: above the lowest level slots are pages.
             let below = unsafe { slot.page };
             // SAFETY: by the caller's word.
-            unsafe { check_page(below, level - 1, id, pages, visit) }?;
+            unsafe { check_page(below, level - 1, id, counted, visit) }?;
         }
     }
     Ok(())

@@ -185,7 +185,7 @@ impl Edit {
         let above = below + usize::from(old_bits & 1 << bit != 0);
         let slots = [&old_slots[..below], slot.as_slice(), &old_slots[above..]];
         let replacement = PagePtr::alloc(self.tag, &mut self.spare, bitmap, slots);
-        self.index.pages += 1;
+        self.index.add_page(bitmap);
         self.drop_page(page);
         replacement
     }
@@ -195,8 +195,9 @@ impl Edit {
         let mut slot = Slot { entry };
         let mut page = None;
         for level in 0..=level {
-            let made = PagePtr::alloc(self.tag, &mut self.spare, 1 << bit_of(id, level), [&[slot]]);
-            self.index.pages += 1;
+            let bitmap = 1 << bit_of(id, level);
+            let made = PagePtr::alloc(self.tag, &mut self.spare, bitmap, [&[slot]]);
+            self.index.add_page(bitmap);
             slot = Slot { page: made };
             page = Some(made);
         }
@@ -211,7 +212,7 @@ impl Edit {
         if let Some(root) = self.index.root {
             let slot = Slot { page: root };
             self.index.root = Some(PagePtr::alloc(self.tag, &mut self.spare, 1, [&[slot]]));
-            self.index.pages += 1;
+            self.index.add_page(1);
         }
     }
 
@@ -235,8 +236,9 @@ impl Edit {
     }
 
     fn drop_page(&mut self, page: PagePtr) {
-        self.index.pages -= 1;
-        // SAFETY: it has just left the index, and is freed only here or later.
+        // SAFETY: it has just left the index, and is freed only below or later.
+        self.index.remove_page(unsafe { page.bitmap() });
+        // SAFETY: as above.
         if unsafe { page.tag() } == self.tag {
             // SAFETY: made by this edit, seen by nobody else, in one place only.
             unsafe { page.free(&mut self.spare) };

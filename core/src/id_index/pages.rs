@@ -24,6 +24,11 @@ pub(crate) struct SparePages {
     large: Spare,
 }
 
+/// Bytes of so many pages of either size.
+pub(super) fn bytes(small_pages: usize, large_pages: usize) -> usize {
+    small_pages * small().size() + large_pages * large().size()
+}
+
 fn small() -> Layout {
     layout_for(SMALL)
 }
@@ -87,11 +92,16 @@ impl SparePages {
         slots != SMALL && slots < LARGE
     }
 
+    /// Whether a page with this bitmap has the larger size.
+    pub(super) const fn is_large(bitmap: u64) -> bool {
+        slots_of(bitmap) > SMALL
+    }
+
     fn class(&mut self, bitmap: u64) -> &mut Spare {
-        if slots_of(bitmap) <= SMALL {
-            &mut self.small
-        } else {
+        if Self::is_large(bitmap) {
             &mut self.large
+        } else {
+            &mut self.small
         }
     }
 }

@@ -57,6 +57,8 @@ pub struct BulkLoad {
     /// Whether an entry does not start after the one before it, or starts before
     /// that one ends.
     unsorted: bool,
+    /// Of all entries.
+    bytes: usize,
 }
 
 /// A map that has been filled.
@@ -81,7 +83,7 @@ impl BulkLoad {
     pub fn with_capacity(regions: usize) -> Self {
         Self {
             entries: Vec::with_capacity(regions),
-            unsorted: false,
+            ..Self::default()
         }
     }
 
@@ -99,6 +101,7 @@ impl BulkLoad {
             let (last, next) = (last.region().range(), entry.start());
             self.unsorted = last.start() >= next || last.ends_after(next);
         }
+        self.bytes += entry.bytes();
         self.entries.push((entry.id(), SharedEntry::new(entry)));
     }
 
@@ -130,7 +133,13 @@ impl BulkLoad {
                 .map(|index| EntryPtr::of(&self.entries[index as usize].1))
                 .collect(),
         };
-        let map = RegionMap::of_sorted(&by_start, by_id.into_iter(), generation);
+        let met = self
+            .entries
+            .iter()
+            .zip(&apart)
+            .filter(|(_, apart)| !**apart);
+        let bytes = self.bytes - met.map(|((_, entry), _)| entry.bytes()).sum::<usize>();
+        let map = RegionMap::of_sorted(&by_start, by_id.into_iter(), bytes, generation);
 
         let mut rest = Vec::new();
         let mut places = Vec::new();
@@ -265,10 +274,11 @@ impl FromIterator<(Region, Provenance)> for BulkLoad {
 impl RegionMap {
     /// A map of the given entries: once in the order of their starts, none of
     /// which overlaps another, once in that of their ids, no two of which are the
-    /// same. The caller's count of each becomes the map's.
+    /// same, and the bytes that they take. The caller's count of each becomes the map's.
     fn of_sorted(
         by_start: &[EntryPtr],
         by_id: impl Iterator<Item = (u64, EntryPtr)>,
+        entry_bytes: usize,
         generation: u64,
     ) -> Self {
         let empty = Root::empty(generation);
@@ -278,6 +288,7 @@ impl RegionMap {
             version: tag.0,
             tree: Tree::build(by_start, tag, &mut spare.nodes),
             ids: IdIndex::build(by_id, tag, &mut spare.pages),
+            entry_bytes,
             ..empty
         };
         Self {

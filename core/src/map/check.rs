@@ -5,8 +5,8 @@ use crate::entry::{Entry, EntryPtr};
 
 impl Snapshot<'_> {
     /// Checks all that is promised about one moment of the map: the ranges are
-    /// disjoint (M1), tree and index hold the same entries (M4), and the shape of
-    /// both is sound.
+    /// disjoint (M1), tree and index hold the same entries (M4), the shape of
+    /// both is sound, and all that is counted equals a recount.
     ///
     /// # Errors
     ///
@@ -14,6 +14,11 @@ impl Snapshot<'_> {
     pub fn check_invariants(&self) -> Result<(), String> {
         let root = self.root();
         root.tree().check(&root.tree)?;
+        let bytes: usize = self.iter().map(|entry| entry.bytes()).sum();
+        if bytes != root.entry_bytes {
+            let counted = root.entry_bytes;
+            return Err(format!("{bytes} bytes of entries are counted as {counted}"));
+        }
 
         let mut left: Option<&Entry> = None;
         for entry in self {

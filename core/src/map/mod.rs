@@ -65,7 +65,8 @@ pub struct RegionMap {
     recycling: Arc<Recycling>,
 }
 
-/// How much a map holds.
+/// How much a map holds. The counts of what is live are kept with each change, and
+/// equal what a walk through the snapshot would count.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct MapStats {
@@ -75,6 +76,14 @@ pub struct MapStats {
     pub nodes: usize,
     /// Pages of the index of ids.
     pub pages: usize,
+    /// Memory of all that is live, in bytes as they were asked of the allocator:
+    /// the root record, the nodes and pages, whole even where they are not full,
+    /// and the entries with their counts, peers, details and such keys as are too
+    /// long to stand in them ([`Key::INLINE`]). Not what the allocator adds, nor
+    /// garbage, nor what is kept for reuse.
+    ///
+    /// [`Key::INLINE`]: crate::Key::INLINE
+    pub bytes: usize,
     /// Objects (root records, nodes, pages and entries) that have been taken out
     /// of the map since it was made.
     pub retired: u64,
@@ -147,11 +156,13 @@ impl RegionMap {
     /// How much the map holds, and how much garbage waits.
     pub fn stats(&self) -> MapStats {
         let (retired, freed) = self.recycling.counters.read();
-        let (regions, nodes, pages) = self.pin().counts();
+        let snapshot = self.pin();
+        let root = snapshot.root();
         MapStats {
-            regions,
-            nodes,
-            pages,
+            regions: root.tree.len(),
+            nodes: root.tree.size().nodes(),
+            pages: root.ids.pages(),
+            bytes: root.bytes(),
             retired,
             freed,
         }

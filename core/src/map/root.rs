@@ -16,6 +16,8 @@ pub(super) struct Root {
     pub(super) generation: u64,
     pub(super) tree: Tree,
     pub(super) ids: IdIndex,
+    /// Bytes of all entries.
+    pub(super) entry_bytes: usize,
     pub(super) canary: Canary,
 }
 
@@ -44,6 +46,7 @@ impl Root {
             generation,
             tree: Tree::default(),
             ids: IdIndex::default(),
+            entry_bytes: 0,
             canary: Canary::new(),
         }
     }
@@ -83,8 +86,13 @@ impl Root {
         unsafe { self.ids.get_together(ids, found) };
     }
 
+    /// Bytes of all that the map owns, this record included.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.tree.size().bytes() + self.ids.bytes() + self.entry_bytes
+    }
+
     /// How many objects the map owns, this record included.
     pub(super) fn objects(&self) -> usize {
-        self.tree.len() + self.tree.nodes() + self.ids.pages() + 1
+        self.tree.len() + self.tree.size().nodes() + self.ids.pages() + 1
     }
 }

@@ -98,12 +98,6 @@ impl<'m> Snapshot<'m> {
         self.root().by_id(id).map(EntryRef::new)
     }
 
-    /// Live regions, nodes of the tree, pages of the index.
-    pub(super) fn counts(&self) -> (usize, usize, usize) {
-        let root = self.root();
-        (root.tree.len(), root.tree.nodes(), root.ids.pages())
-    }
-
     #[inline]
     pub(super) fn root(&self) -> &Root {
         // SAFETY: loaded under the guard that this snapshot holds.

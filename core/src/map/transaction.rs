@@ -25,6 +25,8 @@ pub(super) struct Transaction<'g> {
     generation: u64,
     tree: tree::Edit,
     ids: id_index::Edit,
+    /// Bytes of all entries that are live now.
+    entry_bytes: usize,
     displaced: Vec<Displaced>,
     /// A buffer for the regions that a newcomer overlaps.
     overlapped: Vec<EntryPtr>,
@@ -56,6 +58,7 @@ impl<'g> Transaction<'g> {
             generation: base.generation,
             tree: tree::Edit::new(base.tree, tag, spare.nodes),
             ids: id_index::Edit::new(base.ids, tag, spare.pages),
+            entry_bytes: base.entry_bytes,
             displaced: Vec::new(),
             overlapped: Vec::new(),
             alive: PhantomData,
@@ -193,6 +196,7 @@ impl<'g> Transaction<'g> {
             generation: self.generation,
             tree: self.tree.tree(),
             ids: self.ids.index(),
+            entry_bytes: self.entry_bytes,
             canary: Canary::new(),
         }
     }
@@ -332,23 +336,34 @@ impl<'g> Transaction<'g> {
         } else {
             self.tree.insert(pointer);
         }
-        for &entry in others {
+        for &other in others {
             // SAFETY: as above.
-            self.ids.remove(unsafe { entry.as_ref() }.id());
-            self.displaced.push(Displaced { entry, heir: None });
+            let entry: &Entry = unsafe { other.as_ref() };
+            self.ids.remove(entry.id());
+            self.note_displaced(other, entry, None);
         }
     }
 
-    /// Hands the pin of the region's former entry over, as far as it is set by
-    /// now (E3; the second half of the hand-over follows the publication).
+    /// Notes that `entry`, which `pointer` points to, is no longer live.
+    fn note_displaced(&mut self, pointer: EntryPtr, entry: &Entry, heir: Option<EntryPtr>) {
+        self.entry_bytes -= entry.bytes();
+        self.displaced.push(Displaced {
+            entry: pointer,
+            heir,
+        });
+    }
+
+    /// Notes that `newcomer` is live in the place of the region's former entry, and
+    /// hands that one's pin over, as far as it is set by now (E3; the second half of the hand-over follows the publication).
     fn bequeath(&mut self, newcomer: &Arc<Entry>, known: Option<(EntryPtr, &Entry)>) {
+        self.entry_bytes += newcomer.bytes();
         let mut inherits = false;
-        if let Some((entry, former)) = known {
+        if let Some((pointer, former)) = known {
             let heir = former
                 .hands_pin_to(newcomer)
                 .then(|| EntryPtr::of(newcomer));
             inherits = heir.is_some() && former.word().is_pinned();
-            self.displaced.push(Displaced { entry, heir });
+            self.note_displaced(pointer, former, heir);
         }
         if inherits {
             // Not published yet, so that nobody can have superseded it.
@@ -369,10 +384,7 @@ impl<'g> Transaction<'g> {
         };
         self.tree.remove(entry.start());
         self.ids.remove(id);
-        self.displaced.push(Displaced {
-            entry: pointer,
-            heir: None,
-        });
+        self.note_displaced(pointer, entry, None);
         Ok(Outcome::Removed)
     }
 

@@ -6,6 +6,7 @@
 
 use super::edit::separator;
 use super::node::{Inner, Leaf, NodePtr, Tag};
+use super::size::Size;
 use super::{CAPACITY, Tree};
 use crate::entry::{Entry, EntryPtr};
 use crate::key::Key;
@@ -23,20 +24,20 @@ type Child = (Key, NodePtr);
 impl Tree {
     /// A tree of `entries`, which are alive, ascend and do not overlap.
     pub(crate) fn build(entries: &[EntryPtr], tag: Tag, spare: &mut Spare) -> Self {
-        let mut nodes = 0;
-        let mut level = leaves(entries, tag, spare, &mut nodes);
+        let mut size = Size::default();
+        let mut level = leaves(entries, tag, spare, &mut size);
         while level.len() > 1 {
-            level = inner_nodes(level, tag, spare, &mut nodes);
+            level = inner_nodes(level, tag, spare, &mut size);
         }
         Self {
             root: level.pop().map(|(_, node)| node),
             len: entries.len(),
-            nodes,
+            size,
         }
     }
 }
 
-fn leaves(entries: &[EntryPtr], tag: Tag, spare: &mut Spare, nodes: &mut usize) -> Vec<Child> {
+fn leaves(entries: &[EntryPtr], tag: Tag, spare: &mut Spare, size: &mut Size) -> Vec<Child> {
     let mut level = Vec::with_capacity(entries.len().div_ceil(FILLED));
     let mut last: Option<&Entry> = None;
     let mut done = 0;
@@ -59,14 +60,14 @@ fn leaves(entries: &[EntryPtr], tag: Tag, spare: &mut Spare, nodes: &mut usize) 
             last = Some(region);
         }
         leaf.sharpen();
-        *nodes += 1;
+        size.leaves += 1;
         done += count;
         level.push((lower, NodePtr::leaf(pointer)));
     }
     level
 }
 
-fn inner_nodes(below: Vec<Child>, tag: Tag, spare: &mut Spare, nodes: &mut usize) -> Vec<Child> {
+fn inner_nodes(below: Vec<Child>, tag: Tag, spare: &mut Spare, size: &mut Size) -> Vec<Child> {
     let mut level = Vec::with_capacity(below.len().div_ceil(FILLED + 1));
     let count = below.len();
     let mut children = below.into_iter();
@@ -78,10 +79,10 @@ fn inner_nodes(below: Vec<Child>, tag: Tag, spare: &mut Spare, nodes: &mut usize
         // SAFETY: just allocated, nobody else knows it.
         let inner = unsafe { pointer.as_mut() };
         for (place, (separator, child)) in children.by_ref().take(count - 1).enumerate() {
+            size.add_separator(&separator);
             inner.insert(place, separator, child);
         }
-        // The node, and the block of its separators.
-        *nodes += 2;
+        size.inners += 1;
         level.push((lower, NodePtr::inner(pointer)));
     }
     level

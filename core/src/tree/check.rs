@@ -1,6 +1,7 @@
 //! What must hold in every tree, for tests.
 
 use super::node::NodeRef;
+use super::size::Size;
 use super::{Tree, TreeRef};
 use crate::key::Key;
 
@@ -8,7 +9,7 @@ use crate::key::Key;
 #[derive(Default)]
 struct Count {
     len: usize,
-    nodes: usize,
+    size: Size,
     leaf_depth: Option<usize>,
 }
 
@@ -27,12 +28,9 @@ impl TreeRef<'_> {
                 tree.len()
             ));
         }
-        if count.nodes != tree.nodes() {
-            return Err(format!(
-                "{} nodes are counted as {}",
-                count.nodes,
-                tree.nodes()
-            ));
+        if count.size != tree.size() {
+            let (found, counted) = (count.size, tree.size());
+            return Err(format!("a tree of {found:?} is counted as {counted:?}"));
         }
         Ok(())
     }
@@ -47,7 +45,7 @@ fn check_node(
 ) -> Result<(), String> {
     match node {
         NodeRef::Leaf(leaf) => {
-            count.nodes += 1;
+            count.size.leaves += 1;
             count.len += leaf.len();
             if *count.leaf_depth.get_or_insert(depth) != depth {
                 return Err("leaves are at different depths".into());
@@ -65,7 +63,8 @@ fn check_node(
             }
         }
         NodeRef::Inner(inner) => {
-            count.nodes += 2;
+            count.size.inners += 1;
+            (0..inner.len()).for_each(|place| count.size.add_separator(inner.separator(place)));
             if depth == 0 && inner.len() == 0 {
                 return Err("the root has a single child".into());
             }

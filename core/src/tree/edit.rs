@@ -87,7 +87,7 @@ impl Edit {
             let mut leaf = Leaf::alloc(self.tag, &mut self.spare);
             // SAFETY: just allocated, nobody else knows it.
             unsafe { leaf.as_mut() }.insert(0, start, entry);
-            self.tree.nodes += 1;
+            self.tree.size.leaves += 1;
             self.tree.root = Some(NodePtr::leaf(leaf));
             return;
         };
@@ -104,7 +104,7 @@ impl Edit {
         let ascending = way.at_end && place == CAPACITY;
         let middle = if ascending { CAPACITY } else { CAPACITY / 2 };
         let mut right_pointer = leaf.split_off(middle, &mut self.spare);
-        self.tree.nodes += 1;
+        self.tree.size.leaves += 1;
         // SAFETY: just allocated, nobody else knows it.
         let right = unsafe { right_pointer.as_mut() };
         let goes_right = if place == middle && !ascending {
@@ -242,7 +242,7 @@ impl Edit {
 
     /// Notes that `leaf` has left the tree; its entries have not.
     pub(super) fn drop_leaf(&mut self, leaf: NonNull<Leaf>) {
-        self.tree.nodes -= 1;
+        self.tree.size.leaves -= 1;
         // SAFETY: alive until the edit ends.
         let tag = unsafe { leaf.as_ref() }.tag;
         self.drop_node(tag, Retired::Leaf(leaf));
@@ -251,7 +251,7 @@ impl Edit {
     /// Notes that `inner` and its separators have left the tree; its children
     /// have not.
     pub(super) fn drop_inner(&mut self, inner: NonNull<Inner>) {
-        self.tree.nodes -= 2;
+        self.tree.size.inners -= 1;
         // SAFETY: alive until the edit ends.
         let node = unsafe { inner.as_ref() };
         let separators = node.separators().tag;
@@ -269,6 +269,7 @@ impl Edit {
 
     /// Hangs `right` into the tree, beside the node that the way leads to.
     fn add_sibling(&mut self, mut way: Way, separator: Key, right: NodePtr) {
+        self.tree.size.add_separator(&separator);
         let (mut separator, mut right) = (separator, right);
         while let Some((mut pointer, place)) = way.pop() {
             // SAFETY: the steps of a way are nodes of this edit.
@@ -285,7 +286,7 @@ impl Edit {
                 CAPACITY / 2
             };
             let (up, mut sibling_pointer) = inner.split_off(middle, &mut self.spare);
-            self.tree.nodes += 2;
+            self.tree.size.inners += 1;
             // SAFETY: just allocated, nobody else knows it.
             let sibling = unsafe { sibling_pointer.as_mut() };
             if place > middle {
@@ -299,7 +300,7 @@ impl Edit {
             return;
         };
         let mut root = Inner::alloc(self.tag, &mut self.spare, left);
-        self.tree.nodes += 2;
+        self.tree.size.inners += 1;
         // SAFETY: just allocated, nobody else knows it.
         unsafe { root.as_mut() }.insert(0, separator, right);
         self.tree.root = Some(NodePtr::inner(root));

@@ -56,6 +56,7 @@ mod rebalance;
 mod retire;
 mod scan;
 mod search;
+mod size;
 
 #[cfg(any(test, feature = "oracle"))]
 mod check;
@@ -70,6 +71,7 @@ pub(crate) use retire::{Retired, Subtree};
 pub(crate) use scan::Range;
 
 use node::NodeRef;
+use size::Size;
 
 /// Keys of a node. Tiny under the model checker, so that few operations split,
 /// merge and grow the tree.
@@ -94,8 +96,7 @@ pub(crate) struct Tree {
     root: Option<NodePtr>,
     /// Regions in the tree.
     len: usize,
-    /// Leaves, inner nodes and blocks of separators.
-    nodes: usize,
+    size: Size,
 }
 
 /// A tree that can be read for `'s`.
@@ -121,8 +122,8 @@ impl Tree {
         self.len
     }
 
-    pub(crate) fn nodes(&self) -> usize {
-        self.nodes
+    pub(crate) fn size(&self) -> Size {
+        self.size
     }
 }
 

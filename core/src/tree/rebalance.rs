@@ -30,8 +30,10 @@ impl Edit {
                     // The only child: the node goes with it.
                     continue;
                 }
+                let separator = place.saturating_sub(1);
                 self.own_separators(inner);
-                inner.remove(place.saturating_sub(1), place);
+                self.tree.size.remove_separator(inner.separator(separator));
+                inner.remove(separator, place);
                 empty = false;
             } else if place < inner.len() {
                 if !self.merge(inner, place) && (place == 0 || !self.merge(inner, place - 1)) {
@@ -88,6 +90,8 @@ impl Edit {
                 unsafe { left.as_mut() }.append(right_leaf);
                 inner.set_child(place, NodePtr::leaf(left));
                 self.drop_leaf(right);
+                // Of two inner nodes it goes down, between their separators.
+                self.tree.size.remove_separator(inner.separator(place));
             }
             (RawNode::Inner(left), RawNode::Inner(right)) => {
                 if !self.merge_inner(inner, place, left, right) {
