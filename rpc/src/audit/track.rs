@@ -15,10 +15,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tidegate_core::Region;
+use tidegate_core::{KeyRange, Region};
 use tokio::time::Instant;
 
-use super::compare::{Difference, Kind, differs};
+use super::compare::{Difference, Kind, differs, hull};
 
 /// The first and shortest time between two looks at a difference.
 const SOON: Duration = Duration::from_millis(50);
@@ -78,6 +78,16 @@ impl Open {
     #[must_use]
     pub fn leader(&self) -> Option<&Region> {
         self.said.last()
+    }
+
+    /// The keys to ask about to see both sides of it.
+    #[must_use]
+    pub fn range(&self) -> KeyRange {
+        match (self.said.last(), &self.other) {
+            (Some(leader), Some(other)) => hull(leader.range(), other.range()),
+            (Some(region), None) | (None, Some(region)) => region.range().clone(),
+            (None, None) => KeyRange::all(),
+        }
     }
 
     /// For how long it has been seen; `None` while it has been seen once.

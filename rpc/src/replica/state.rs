@@ -13,6 +13,7 @@ use tidegate_core::gate::{Gate, Thresholds};
 use tidegate_core::{Moment, RegionMap};
 use tokio::sync::watch;
 
+use super::audit::AuditState;
 use super::heal::HealCounters;
 use super::limits::Limits;
 use crate::pd::Term;
@@ -35,6 +36,8 @@ pub struct Shared {
     pub counters: SyncCounters,
     /// Counts of what the leader's own answers did.
     pub heals: HealCounters,
+    /// The comparison with the leader.
+    pub audit: AuditState,
     cluster_id: OnceLock<u64>,
     pd: watch::Sender<Option<Arc<PdView>>>,
     stream: AtomicU8,
@@ -66,6 +69,7 @@ impl Shared {
             thresholds: Limits::new(thresholds),
             counters: SyncCounters::default(),
             heals: HealCounters::default(),
+            audit: AuditState::default(),
             cluster_id: OnceLock::new(),
             pd: watch::Sender::new(None),
             stream: AtomicU8::new(StreamState::Connecting as u8),

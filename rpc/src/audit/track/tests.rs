@@ -1,5 +1,3 @@
-use tidegate_core::KeyRange;
-
 use super::super::compare::compare;
 use super::super::compare::tests::{led, region};
 use super::*;
