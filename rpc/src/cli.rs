@@ -101,6 +101,8 @@ Keys of the config file: the flags' names, and
   when-stale = \"refuse\"      what a lookup gets while the gate is shut
   allow-bounded-staleness = false
                              with present-as = self: answer from the map what asks the leader
+  audit-pass = \"10m\"         one comparison of the whole map with the leader's; \"off\" for none
+  audit-grace = \"10s\"        age from which on a difference is healed
   shutdown-deadline = \"5s\"   longest time for a graceful stop
   backend-timeout = \"3s\"     longest time for one call to PD
   max-backoff = \"3s\"         longest pause between attempts to reach PD

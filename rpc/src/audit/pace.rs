@@ -28,13 +28,6 @@ impl Pace {
         Duration::try_from_secs_f64(by_share.max(by_rate).max(0.0))
             .map_or(LONGEST, |pause| pause.min(LONGEST))
     }
-
-    /// The same by the rate alone and without that bound: a small map may take its time.
-    #[must_use]
-    pub fn pause_by_rate(self, took: Duration, regions: usize) -> Duration {
-        let pause = regions.max(1) as f64 / f64::from(self.rate.max(1)) - took.as_secs_f64();
-        Duration::try_from_secs_f64(pause.max(0.0)).unwrap_or(LONGEST)
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! `name`, `backend-endpoints` (text with commas, or a list), `listen-addr`,
 //! `advertise-listen-addr`, `max-age`, `time-threshold`, `index-threshold`, `stall-threshold`,
 //! `probe-interval`, `backend-timeout`, `max-backoff`, `when-stale`, `present-as`,
-//! `allow-bounded-staleness`, `shutdown-deadline`, `data-dir`,
+//! `allow-bounded-staleness`, `shutdown-deadline`, `data-dir`, `audit-pass`, `audit-grace`,
 //! `[log]` `level` and `format`.
 
 use std::path::Path;
@@ -36,6 +36,8 @@ const OURS: &[&str] = &[
     "when-stale",
     "present-as",
     "allow-bounded-staleness",
+    "audit-pass",
+    "audit-grace",
     "shutdown-deadline",
     "data-dir",
     "log.level",
@@ -162,6 +164,16 @@ fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool, ConfigErro
         "backend-timeout" => serve.backend_timeout = duration(key, value)?,
         "max-backoff" => serve.max_backoff = duration(key, value)?,
         "shutdown-deadline" => serve.shutdown_deadline = duration(key, value)?,
+        "audit-grace" => serve.audit.grace = duration(key, value)?,
+        "audit-pass" => {
+            serve.audit.pass = match value.as_str() {
+                Some("off") => None,
+                _ => Some(duration(key, value).map_err(|_| {
+                    let expected = "a duration in quotes, as \"10m\", or \"off\"";
+                    ConfigError::value(key, shown(value), expected)
+                })?),
+            };
+        }
         "index-threshold" => {
             let expected = "a whole number of changes, 1 or more";
             serve.index_threshold = match value.as_integer().map(u64::try_from) {

@@ -21,6 +21,8 @@ use std::time::Duration;
 use tidegate_core::gate::Thresholds;
 use url::Url;
 
+use crate::replica::audit::Knobs;
+
 pub use address::{names_no_host, parse_endpoint, parse_endpoints};
 pub use duration::{InvalidDuration, parse_duration};
 pub use log::{LogConfig, LogFormat, LogLevel};
@@ -65,6 +67,8 @@ pub struct ServeConfig {
     /// Under `present-as = "self"`: a lookup that asks for the leader's answer may be given ours, which is fresh within
     /// the gate's bounds (`allow-bounded-staleness`).
     pub allow_bounded_staleness: bool,
+    /// How the map is compared with the leader (`audit-pass`, `audit-grace`).
+    pub audit: Knobs,
     /// How long a stop may take before it stops being graceful (`shutdown-deadline`).
     pub shutdown_deadline: Duration,
 }
@@ -96,6 +100,7 @@ impl Default for ServeConfig {
             data_dir: None,
             present_as: PresentAs::default(),
             allow_bounded_staleness: false,
+            audit: Knobs::default(),
             shutdown_deadline: Duration::from_secs(5),
         }
     }
@@ -125,6 +130,8 @@ impl ServeConfig {
         self.index_threshold = thresholds.index_threshold;
         self.stall_threshold = thresholds.stall_threshold;
         self.probe_interval /= divisor;
+        self.audit.pass = self.audit.pass.map(|pass| pass / divisor);
+        self.audit.grace /= divisor;
         self.max_backoff /= divisor;
         self
     }

@@ -123,6 +123,9 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
         ("probe-interval = '0s'", "probe-interval"),
         ("index-threshold = -1", "index-threshold"),
         ("index-threshold = '5'", "index-threshold"),
+        ("audit-pass = 'never'", "audit-pass"),
+        ("audit-pass = 600", "audit-pass"),
+        ("audit-grace = 'off'", "audit-grace"),
         ("when-stale = 'read-through'", "when-stale"),
         ("present-as = 'leader'", "present-as"),
         ("present-as = true", "present-as"),
@@ -155,6 +158,13 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
     assert!(reached.allow_bounded_staleness);
     let lists = from_text("backend-endpoints = ['http://a:1', 'http://b:2']").expect("a list");
     assert_eq!(lists.serve.backend_endpoints.len(), 2);
+    let audit = |text| from_text(text).expect(text).serve.audit;
+    assert_eq!(audit("audit-pass = 'off'").pass, None);
+    assert_eq!(
+        audit("audit-pass = '2m'").pass,
+        Some(Duration::from_secs(120))
+    );
+    assert_eq!(audit("audit-grace = '2m'").grace, Duration::from_secs(120));
 }
 
 #[test]

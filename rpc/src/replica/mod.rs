@@ -319,6 +319,7 @@ impl Bound {
         } = self;
         let clock = hooks.clock.clone().unwrap_or_else(|| Arc::new(BootClock));
         let shared = Arc::new(Shared::new(clock, config.thresholds()));
+        shared.audit.set_knobs(config.audit);
         let serving = Arc::new(Serving::new(
             Arc::clone(&shared),
             Arc::clone(&remote),
@@ -361,6 +362,12 @@ impl Bound {
         if !hooks.serve_regardless {
             tokio::spawn(gate_log::keep(Arc::clone(&pages), stop_sync.clone()));
         }
+        tokio::spawn(audit::keep(
+            Arc::clone(&shared),
+            Arc::clone(&remote),
+            config.backend_timeout,
+            stop_sync.clone(),
+        ));
         let sync = sync::spawn(shared, remote, sync, &hooks, stop_sync.clone());
         Replica {
             addr,

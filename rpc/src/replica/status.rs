@@ -7,6 +7,7 @@ use serde::Serialize;
 use tidegate_core::gate::{GateView, Lag, RefuseReason};
 use tidegate_core::{MapStats, Moment};
 
+use super::audit::AuditStatus;
 use super::forward::{ForwardCounts, Gateway};
 use super::persist::PersistStatus;
 use super::serve::Serving;
@@ -63,6 +64,8 @@ pub struct ReplicaStatus {
     pub forwarded: ForwardCounts,
     /// What the sync stream did.
     pub sync: SyncCounts,
+    /// The comparison of the map with the leader's.
+    pub audit: AuditStatus,
     /// What the leader's own answers did to the map, by kind.
     pub heals: BTreeMap<&'static str, u64>,
     /// The regions on disk; `None` without a data directory.
@@ -189,6 +192,7 @@ impl ReplicaStatus {
             present_as: gateway.presence().present_as.as_str(),
             forwarded: gateway.counters.read(),
             sync: shared.counters.read(),
+            audit: shared.audit.read(),
             heals: shared.heals.each().collect(),
             persist: shared.persist().map(|persist| persist.status()),
         }

@@ -254,10 +254,8 @@ impl<U: Upstream> Auditor<U> {
             .count();
         self.shared.audit.compared.add(compared as u64);
         self.tracker.sight(compare(&within, &known, &own), received);
-        let rate = (all as f64 / pass.as_secs_f64())
-            .ceil()
-            .clamp(1.0, f64::from(u32::MAX)) as u32;
-        self.next_page = Instant::now() + Pace { share: SHARE, rate }.pause_by_rate(took, compared);
+        let part = compared.max(1) as f64 / all.max(1) as f64;
+        self.next_page = Instant::now() + pass.mul_f64(part.min(1.0)).saturating_sub(took);
         if next.is_empty() {
             self.end_pass();
         }

@@ -16,6 +16,11 @@
 //! | `tidegate_sync_apply_seconds` | | how long the apply in progress has been running; 0 without one |
 //! | `tidegate_sync_state` | state | 1 for where the sync stream stands |
 //! | `tidegate_sync_total` | event | what the sync stream did |
+//! | `tidegate_audit_differences_total` | kind, event = `found`, `healed` | differences from the leader's map older than the grace |
+//! | `tidegate_audit_total` | event | what the comparison with the leader's map did |
+//! | `tidegate_audit_running` | | 1 while it compares; 0 when it is off or waits |
+//! | `tidegate_audit_open`, `tidegate_audit_oldest_seconds` | | differences that are being followed, the age of the oldest |
+//! | `tidegate_audit_pass_seconds` | | how long the last whole comparison took |
 //! | `tidegate_heal_total` | kind | what the leader's own answers did to the map |
 //! | `tidegate_map_regions`, `tidegate_map_garbage`, `tidegate_map_generation` | | the map |
 //! | `tidegate_server_info` | version, name | 1 |
@@ -200,6 +205,7 @@ impl Page {
         for (event, count) in status.sync.each() {
             events.with_label_values(&[event]).inc_by(count);
         }
+        self.audit(status)?;
         let heals = self.counters(
             "tidegate_heal_total",
             "What the leader's own answers did to the map.",
@@ -209,6 +215,53 @@ impl Page {
             heals.with_label_values(&[kind]).inc_by(*count);
         }
         Ok(())
+    }
+
+    fn audit(&self, status: &ReplicaStatus) -> prometheus::Result<()> {
+        let audit = &status.audit;
+        let help = "Differences from the leader's map that grew older than the grace.";
+        let differences =
+            self.counters("tidegate_audit_differences_total", help, &["kind", "event"])?;
+        for (event, counts) in [("found", &audit.found), ("healed", &audit.healed)] {
+            for (kind, count) in counts {
+                differences.with_label_values(&[kind, event]).inc_by(*count);
+            }
+        }
+        let events = self.counters(
+            "tidegate_audit_total",
+            "What the comparison with the leader's map did.",
+            &["event"],
+        )?;
+        for (event, count) in [
+            ("pass", audit.passes),
+            ("region", audit.compared),
+            ("failed", audit.failed),
+            ("overtaken", audit.overtaken),
+            ("full_sync", audit.full_syncs),
+            ("full_sync_held", audit.full_syncs_held),
+        ] {
+            events.with_label_values(&[event]).inc_by(count);
+        }
+        self.int(
+            "tidegate_audit_running",
+            "1 while the map is compared with the leader's.",
+            audit.running.into(),
+        )?;
+        self.int(
+            "tidegate_audit_open",
+            "Differences from the leader's map that are being followed.",
+            audit.open,
+        )?;
+        self.seconds(
+            "tidegate_audit_oldest_seconds",
+            "The age of the oldest difference that is being followed.",
+            audit.oldest_ms,
+        )?;
+        self.seconds(
+            "tidegate_audit_pass_seconds",
+            "How long the last whole comparison took.",
+            audit.last_pass_ms,
+        )
     }
 
     fn counters(

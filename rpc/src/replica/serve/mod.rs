@@ -43,6 +43,7 @@ use super::state::Shared;
 use crate::lookup::Lookup;
 use crate::pd::Remote;
 use crate::proto::header::{ok_header, region_not_found};
+use crate::proto::metapb;
 use crate::proto::pdpb::{
     BatchScanRegionsResponse, GetRegionResponse, QueryRegionResponse, ResponseHeader,
     ScanRegionsResponse,
@@ -159,6 +160,9 @@ pub(super) enum Attempt<T> {
 /// A response with the header that all of PD's have.
 pub(super) trait Headed: Default {
     fn header_mut(&mut self) -> &mut Option<ResponseHeader>;
+
+    /// A region of the answer, if it has any.
+    fn a_region(&self) -> Option<&metapb::Region>;
 
     fn headed(mut self, header: ResponseHeader) -> Self {
         // An error that the lookup itself has put there stays.
@@ -302,6 +306,9 @@ impl Serving {
         let cluster_id = self.shared.cluster_id().unwrap_or(0);
         let (fate, response) = match attempt {
             Attempt::Found(Found::Answer(response)) => {
+                if let Some(region) = response.a_region() {
+                    self.shared.audit.in_use.note(region.id);
+                }
                 (Fate::Served, response.headed(ok_header(cluster_id)))
             }
             Attempt::Found(Found::Invalid(response)) => (Fate::Invalid, response),
@@ -337,20 +344,25 @@ impl Serving {
 }
 
 macro_rules! headed {
-    ($($response:ty),* $(,)?) => {
+    ($($response:ty => |$answer:ident| $region:expr),* $(,)?) => {
         $(impl Headed for $response {
             fn header_mut(&mut self) -> &mut Option<ResponseHeader> {
                 &mut self.header
+            }
+
+            fn a_region(&self) -> Option<&metapb::Region> {
+                let $answer = self;
+                $region
             }
         })*
     };
 }
 
 headed!(
-    BatchScanRegionsResponse,
-    GetRegionResponse,
-    QueryRegionResponse,
-    ScanRegionsResponse,
+    BatchScanRegionsResponse => |answer| answer.regions.first()?.region.as_ref(),
+    GetRegionResponse => |answer| answer.region.as_ref(),
+    QueryRegionResponse => |answer| answer.regions_by_id.values().next()?.region.as_ref(),
+    ScanRegionsResponse => |answer| answer.regions.first()?.region.as_ref(),
 );
 
 #[cfg(test)]
