@@ -23,6 +23,9 @@
 //! | `tidegate_audit_pass_seconds` | | how long the last whole comparison took |
 //! | `tidegate_heal_total` | kind | what the leader's own answers did to the map |
 //! | `tidegate_map_regions`, `tidegate_map_garbage`, `tidegate_map_generation` | | the map |
+//! | `tidegate_disk_index` | | the index that a restart would resume at; absent without `data-dir`, as all of these |
+//! | `tidegate_disk_waiting`, `tidegate_disk_file_bytes` | | regions that wait to be written; the size of the file |
+//! | `tidegate_disk_total` | event = `flushes`, `rewrites`, `records`, `written_bytes`, `errors`, `set_aside` | what was done |
 //! | `tidegate_server_info` | version, name | 1 |
 //!
 //! Every series of lookups is there from the start, at zero. A gauge without a value (age, silence, lag) is absent, so
@@ -36,6 +39,7 @@ use prometheus::{
 };
 use tidegate_core::gate::RefuseReason;
 
+use crate::replica::persist::PersistStatus;
 use crate::replica::serve::counters::{Method, Rejection};
 use crate::replica::state::StreamState;
 use crate::replica::status::ReplicaStatus;
@@ -49,6 +53,9 @@ pub(super) fn render(status: &ReplicaStatus) -> prometheus::Result<String> {
     page.lookups(status)?;
     page.gate(status)?;
     page.sync(status)?;
+    if let Some(disk) = &status.persist {
+        page.disk(disk)?;
+    }
     page.int(
         "tidegate_map_regions",
         "Regions in the map.",
@@ -262,6 +269,40 @@ impl Page {
             "How long the last whole comparison took.",
             audit.last_pass_ms,
         )
+    }
+
+    fn disk(&self, disk: &PersistStatus) -> prometheus::Result<()> {
+        self.int(
+            "tidegate_disk_index",
+            "The index that a restart would resume at; 0 when it would not.",
+            disk.index,
+        )?;
+        self.int(
+            "tidegate_disk_waiting",
+            "Regions that changed and wait to be written to disk.",
+            disk.waiting,
+        )?;
+        self.int(
+            "tidegate_disk_file_bytes",
+            "The size of the file of regions.",
+            disk.file_bytes,
+        )?;
+        let events = self.counters(
+            "tidegate_disk_total",
+            "What was done with the file of regions.",
+            &["event"],
+        )?;
+        for (event, count) in [
+            ("flushes", disk.flushes),
+            ("rewrites", disk.rewrites),
+            ("records", disk.records),
+            ("written_bytes", disk.written_bytes),
+            ("errors", disk.errors),
+            ("set_aside", disk.set_aside),
+        ] {
+            events.with_label_values(&[event]).inc_by(count);
+        }
+        Ok(())
     }
 
     fn counters(

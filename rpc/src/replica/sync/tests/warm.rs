@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::proto::convert::region_from_pb;
-use crate::replica::heal::{Asked, Said, heal};
+use crate::replica::heal::{Asked, Kind, Said, heal};
 use crate::replica::persist::{self, OtherCluster, Persist};
 
 use super::peer::Key;
@@ -246,7 +246,8 @@ async fn f6_what_a_leader_answered_is_written_like_a_record() {
         whole: vec![tidegate_core::KeyRange::all()],
         ..Said::default()
     };
-    heal(shared, &asked, said, shared.clock.now());
+    let healed = heal(shared, &asked, said, shared.clock.now());
+    assert_eq!(healed.of(Kind::Removed), 2);
     assert_eq!(kept.world.ids(), [3]);
     pass(Duration::from_secs(2)).await;
     kept.crash().await;
