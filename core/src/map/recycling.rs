@@ -14,6 +14,8 @@ use crate::tree::NODE;
 pub(super) struct Counters {
     retired: AtomicU64,
     freed: AtomicU64,
+    /// The most that were retired and not freed.
+    most_waiting: AtomicU64,
     unflushed: AtomicUsize,
 }
 
@@ -77,8 +79,19 @@ const FLUSH_AFTER: usize = 64;
 
 impl Counters {
     pub(super) fn retire(&self, objects: usize) {
+        let objects = objects as u64;
+        // Relaxed, all of it: a statistic.
+        let retired = self.retired.fetch_add(objects, Relaxed) + objects;
+        let waiting = retired.saturating_sub(self.freed.load(Relaxed));
+        if waiting > self.most_waiting.load(Relaxed) {
+            self.most_waiting.fetch_max(waiting, Relaxed);
+        }
+    }
+
+    /// The most that has waited at any time.
+    pub(super) fn most_waiting(&self) -> u64 {
         // Relaxed: a statistic.
-        self.retired.fetch_add(objects as u64, Relaxed);
+        self.most_waiting.load(Relaxed)
     }
 
     pub(super) fn free(&self, objects: usize) {
