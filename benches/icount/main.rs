@@ -61,6 +61,24 @@ fn get((ours, keys): (Ours, Vec<RowKey>)) -> (Ours, u64) {
 }
 
 #[library_benchmark]
+#[bench::regions_10k(loaded())]
+fn prev((ours, keys): (Ours, Vec<RowKey>)) -> (Ours, u64) {
+    let prev = |key: &RowKey| ours.map().pin().prev(key).map_or(0, |entry| entry.id());
+    let sum = keys
+        .iter()
+        .fold(0u64, |sum, key| sum.wrapping_add(prev(key)));
+    (ours, black_box(sum))
+}
+
+#[library_benchmark]
+#[bench::regions_10k(loaded())]
+fn get_many16((ours, keys): (Ours, Vec<RowKey>)) -> (Ours, u64) {
+    let sums = keys.chunks(16).map(|keys| ours.get_many(keys));
+    let sum = sums.fold(0u64, u64::wrapping_add);
+    (ours, black_box(sum))
+}
+
+#[library_benchmark]
 #[bench::regions_10k(with_ids())]
 fn by_id((ours, ids): (Ours, Vec<u64>)) -> (Ours, u64) {
     let sum = ids
@@ -148,6 +166,8 @@ library_benchmark_group!(
     name = operations,
     benchmarks = [
         get,
+        get_many16,
+        prev,
         by_id,
         scan64,
         update,

@@ -5,6 +5,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use tidegate_core::{Key, KeyRange, Peer, PeerRole, Region, RegionEpoch};
 
+use crate::contender::Split;
 use crate::row_key::{RowKey, row_key};
 
 /// Regions of one table: a cut of 96 MiB at about a kilobyte a row.
@@ -75,6 +76,38 @@ impl Fixture {
             .leader(Some(peers[(change % 3) as usize]))
             .build()
             .expect("ids begin above 0")
+    }
+
+    /// The region at `index` split in two, and merged again under epochs that are above those of all
+    /// [`region`](Self::region)s and of lower `change`s.
+    ///
+    /// # Panics
+    /// If `index` is not below [`Self::len`].
+    #[must_use]
+    pub fn split(&self, index: usize, change: u64) -> Split {
+        const ABOVE_ALL: u64 = 1 << 30;
+        let whole = self.region(index, ABOVE_ALL);
+        let (table, handle) = self.start(index);
+        let middle = Key::from(&row_key(table, handle + ROWS_PER_REGION / 2)[..]);
+        let part = |id, start: &Key, end: &Key, change| {
+            let range = KeyRange::new(start.clone(), end.clone()).expect("a middle is in between");
+            let epoch = RegionEpoch {
+                version: whole.epoch().version + change,
+                ..whole.epoch()
+            };
+            Region::builder(id, range, epoch)
+                .peers(whole.peers().to_vec())
+                .leader(whole.leader())
+                .build()
+                .expect("ids begin above 0")
+        };
+        let (start, end) = (whole.start(), whole.end());
+        Split {
+            left: part(whole.id(), start, &middle, 2 * change - 1),
+            // Regions' ids are four apart.
+            right: part(whole.id() + 2, &middle, end, 2 * change - 1),
+            whole: part(whole.id(), start, end, 2 * change),
+        }
     }
 
     /// Every region, in key order.

@@ -122,6 +122,26 @@ pub fn timed_together<R>(
     operations: usize,
     work: impl Fn(usize) -> R + Sync,
 ) -> Timing {
+    together(threads, operations, |thread| {
+        timed(operations, || work(thread))
+    })
+}
+
+/// The same, each measured as [`timed_by_the_wall`] does.
+///
+/// # Panics
+/// If a thread panics.
+pub fn timed_together_by_the_wall<R>(
+    threads: usize,
+    operations: usize,
+    work: impl Fn(usize) -> R + Sync,
+) -> Timing {
+    together(threads, operations, |thread| {
+        timed_by_the_wall(operations, || work(thread))
+    })
+}
+
+fn together(threads: usize, operations: usize, timed: impl Fn(usize) -> Timing + Sync) -> Timing {
     let barrier = Barrier::new(threads);
     // Each on a processor of its own, as far as there are two: threads that take turns on one do
     // not meet, and what they cost each other would be hidden.
@@ -132,7 +152,7 @@ pub fn timed_together<R>(
             .flatten()
             .map(Processor::bind);
         barrier.wait();
-        timed(operations, || work(thread)).elapsed
+        timed(thread).elapsed
     };
     let total: Duration = thread::scope(|scope| {
         let start = |thread| {

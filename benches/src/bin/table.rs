@@ -7,18 +7,24 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tidegate_benches::contender::{self, Contender, Ours};
+use tidegate_benches::contender::{self, Contender, Ours, Runs};
 use tidegate_benches::fixture::Fixture;
-use tidegate_benches::op::{Effort, bulk, decision, frames, lookup, many, marking, ring, update};
-use tidegate_benches::requirement::judge;
+use tidegate_benches::op::{
+    Effort, beside, bulk, decision, frames, lookup, many, marking, ring, split, update,
+};
+use tidegate_benches::requirement::{Verdict, judge};
 use tidegate_benches::round::Row;
 
-const OPS: [&str; 11] = [
+const OPS: [&str; 15] = [
     "bulk",
     "get",
     "get_many16",
     "scan64",
     "update",
+    "get_beside_writer",
+    "update_2w",
+    "mixed_2t",
+    "split_merge",
     "by_id",
     "apply_frames",
     "gate",
@@ -77,14 +83,21 @@ fn measure(options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
     for &regions in &options.regions {
         let fixture = Fixture::new(regions.max(1));
-        if ["get", "scan64", "update"].iter().any(|op| wanted(op)) {
+        type Run = fn(&Fixture, &[Box<dyn Runs>], Effort) -> Vec<Row>;
+        let runs: [(&str, Run); 7] = [
+            ("get", lookup::get),
+            ("scan64", lookup::scan),
+            ("update", update::update),
+            ("get_beside_writer", beside::get_beside_writer),
+            ("update_2w", beside::update_2w),
+            ("mixed_2t", beside::mixed_2t),
+            // Last: it leaves the highest epochs.
+            ("split_merge", split::split_merge),
+        ];
+        if runs.iter().any(|(op, _)| wanted(op)) {
             eprintln!("{regions} regions: loading the contenders");
             let contenders = contender::chosen(&fixture.shuffled(1), &options.contenders);
-            for (op, run) in [
-                ("get", lookup::get as fn(_, &[_], _) -> Vec<Row>),
-                ("scan64", lookup::scan),
-                ("update", update::update),
-            ] {
+            for (op, run) in runs {
                 if wanted(op) {
                     eprintln!("{regions} regions: {op}");
                     rows.extend(run(&fixture, &contenders, effort));
@@ -161,7 +174,7 @@ fn report(options: &Options, rows: &[Row]) -> io::Result<bool> {
     ];
     writeln!(
         out,
-        "{:<13} {:>8} {:>7}  {:<28} {:>10} {:>7}  {}",
+        "{:<17} {:>8} {:>7}  {:<28} {:>10} {:>7}  {}",
         head[0], head[1], head[2], head[3], head[4], head[5], head[6]
     )?;
     for row in rows {
@@ -178,7 +191,7 @@ fn report(options: &Options, rows: &[Row]) -> io::Result<bool> {
         };
         writeln!(
             out,
-            "{op:<13} {regions:>8} {threads:>7}  {:<28} {:>10.1} {ratio:>7}  {:.1}..{:.1}",
+            "{op:<17} {regions:>8} {threads:>7}  {:<28} {:>10.1} {ratio:>7}  {:.1}..{:.1}",
             row.contender, row.ns_per_op, row.spread.0, row.spread.1
         )?;
     }
@@ -188,15 +201,10 @@ fn report(options: &Options, rows: &[Row]) -> io::Result<bool> {
         writeln!(out, "\nrequirements:")?;
     }
     for verdict in &verdicts {
-        let word = if verdict.holds() { "holds" } else { "FAILS" };
-        let (subject, ratio, at_least) = (&verdict.subject, verdict.ratio, verdict.at_least);
-        writeln!(
-            out,
-            "  {word}: {subject}: {ratio:.2}x (at least {at_least:.1}x)"
-        )?;
+        writeln!(out, "  {verdict}")?;
     }
     writeln!(out, "\ntable: {}", options.out.display())?;
-    Ok(!options.require || verdicts.iter().all(|verdict| verdict.holds()))
+    Ok(!options.require || !verdicts.iter().any(Verdict::fails))
 }
 
 /// Processor, cores and memory, as far as the system tells.

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use concurrent_map::{ConcurrentMap, Minimum};
 use tidegate_core::{Key, Region};
 
-use super::{Runs, digest, reaches};
+use super::ids::Ids;
+use super::{Gone, Runs, Split, digest, interleave, reaches};
 use crate::row_key::RowKey;
 
 /// A key with the minimum that the map asks for.
@@ -28,6 +29,7 @@ type Handle = ConcurrentMap<Start, Arc<Region>>;
 /// `ConcurrentMap` by start key. A run of operations takes a handle of its own once.
 pub struct Handles {
     by_start: Mutex<Handle>,
+    ids: Ids,
 }
 
 impl Handles {
@@ -37,12 +39,14 @@ impl Handles {
     /// Loads disjoint regions, in the order they come in.
     #[must_use]
     pub fn load(regions: Vec<Region>) -> Self {
+        let ids = Ids::of(&regions);
         let by_start = Handle::default();
         for region in regions {
             by_start.insert(Start(region.start().clone()), Arc::new(region));
         }
         Self {
             by_start: Mutex::new(by_start),
+            ids,
         }
     }
 
@@ -64,10 +68,7 @@ impl Runs for Handles {
 
     fn gets(&self, keys: &[RowKey]) -> u64 {
         let handle = self.handle();
-        let get = |key: &RowKey| match handle.get_lte::<[u8]>(key) {
-            Some((_, region)) if reaches(&region, key) => digest(&region),
-            _ => 0,
-        };
+        let get = |key| get(&handle, key);
         keys.iter().fold(0, |sum, key| sum.wrapping_add(get(key)))
     }
 
@@ -88,7 +89,38 @@ impl Runs for Handles {
     fn updates(&self, regions: Vec<Region>) {
         let handle = self.handle();
         for region in regions {
-            handle.insert(Start(region.start().clone()), Arc::new(region));
+            update(&handle, region);
         }
     }
+
+    // The right half first, so that there is no hole, but an overlap for a while.
+    fn splits(&self, splits: Vec<Split>) {
+        let handle = self.handle();
+        for Split { left, right, whole } in splits {
+            let gone = Gone::of(&right);
+            self.ids.insert(&right);
+            update(&handle, right);
+            update(&handle, left);
+            update(&handle, whole);
+            handle.remove(&Start(gone.start));
+            self.ids.remove(gone.id);
+        }
+    }
+
+    fn mixed(&self, keys: &[RowKey], regions: Vec<Region>) -> u64 {
+        let handle = self.handle();
+        let update = |region| update(&handle, region);
+        interleave(keys, regions, |key| get(&handle, key), update)
+    }
+}
+
+fn get(handle: &Handle, key: &RowKey) -> u64 {
+    match handle.get_lte::<[u8]>(key) {
+        Some((_, region)) if reaches(&region, key) => digest(&region),
+        _ => 0,
+    }
+}
+
+fn update(handle: &Handle, region: Region) {
+    handle.insert(Start(region.start().clone()), Arc::new(region));
 }

@@ -7,25 +7,29 @@ use arc_swap::ArcSwap;
 use imbl::OrdMap;
 use tidegate_core::{Key, Region};
 
-use super::{Contender, digest, reaches};
+use super::ids::Ids;
+use super::{Contender, Gone, digest, reaches};
 use crate::row_key::RowKey;
 
 /// `ArcSwap<OrdMap>` by start key.
 #[derive(Debug)]
 pub struct Persistent {
     by_start: ArcSwap<OrdMap<Key, Arc<Region>>>,
+    ids: Ids,
 }
 
 impl Contender for Persistent {
     const NAME: &'static str = "imbl";
 
     fn load(regions: Vec<Region>) -> Self {
+        let ids = Ids::of(&regions);
         let mut by_start = OrdMap::new();
         for region in regions {
             by_start.insert(region.start().clone(), Arc::new(region));
         }
         Self {
             by_start: ArcSwap::from_pointee(by_start),
+            ids,
         }
     }
 
@@ -54,5 +58,28 @@ impl Contender for Persistent {
             new.insert(start.clone(), Arc::clone(&region));
             new
         });
+    }
+
+    // At once by key, but not together with the index by id.
+    fn split(&self, left: Region, right: Region) {
+        self.ids.insert(&right);
+        let (left, right) = (Arc::new(left), Arc::new(right));
+        self.by_start.rcu(|old| {
+            let mut new = OrdMap::clone(old);
+            new.insert(left.start().clone(), Arc::clone(&left));
+            new.insert(right.start().clone(), Arc::clone(&right));
+            new
+        });
+    }
+
+    fn merge(&self, whole: Region, gone: Gone) {
+        let whole = Arc::new(whole);
+        self.by_start.rcu(|old| {
+            let mut new = OrdMap::clone(old);
+            new.insert(whole.start().clone(), Arc::clone(&whole));
+            new.remove(&gone.start);
+            new
+        });
+        self.ids.remove(gone.id);
     }
 }

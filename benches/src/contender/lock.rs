@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use tidegate_core::{Key, Region};
 
-use super::{Contender, digest, reaches};
+use super::{Contender, Gone, digest, reaches};
 use crate::row_key::RowKey;
 
 /// A `BTreeMap` by start key and a `HashMap` from id to start key.
@@ -57,6 +57,23 @@ impl Plain {
         let old = self.by_start.get_mut::<[u8]>(region.start());
         if let Some(old) = old.filter(|old| old.id() == region.id() && old.end() == region.end()) {
             **old = region;
+        }
+    }
+
+    fn split(&mut self, left: Region, right: Region) {
+        let whole = self.by_start.get_mut::<[u8]>(left.start());
+        if let Some(whole) = whole.filter(|whole| whole.id() == left.id()) {
+            **whole = left;
+            self.insert(right);
+        }
+    }
+
+    fn merge(&mut self, whole: Region, gone: &Gone) {
+        self.by_start.remove(&gone.start);
+        self.by_id.remove(&gone.id);
+        let left = self.by_start.get_mut::<[u8]>(whole.start());
+        if let Some(left) = left.filter(|left| left.id() == whole.id()) {
+            **left = whole;
         }
     }
 }
@@ -119,6 +136,15 @@ pub struct Locked<L> {
     lock: L,
 }
 
+#[cfg(test)]
+impl<L: Lock> Locked<L> {
+    /// Regions by key and by id.
+    pub(super) fn len(&self) -> (usize, usize) {
+        let len = |plain: &Plain| (plain.by_start.len(), plain.by_id.len());
+        self.lock.read(len)
+    }
+}
+
 impl<L: Lock> Contender for Locked<L> {
     const NAME: &'static str = L::NAME;
 
@@ -142,5 +168,13 @@ impl<L: Lock> Contender for Locked<L> {
 
     fn update(&self, region: Region) {
         self.lock.write(|plain| plain.update(region));
+    }
+
+    fn split(&self, left: Region, right: Region) {
+        self.lock.write(|plain| plain.split(left, right));
+    }
+
+    fn merge(&self, whole: Region, gone: Gone) {
+        self.lock.write(|plain| plain.merge(whole, &gone));
     }
 }

@@ -8,13 +8,14 @@
 
 mod concurrent_map;
 mod hash_map;
+mod ids;
 mod imbl;
 mod lock;
 mod ours;
 mod skip_map;
 mod tree_index;
 
-use tidegate_core::{Moment, Peer, Provenance, Region};
+use tidegate_core::{Key, Moment, Peer, Provenance, Region};
 
 pub use concurrent_map::Handles;
 pub use hash_map::LockedHashMap;
@@ -47,6 +48,34 @@ pub trait Contender: Send + Sync + Sized {
 
     /// Puts a region of the same id and range in the place of the one there.
     fn update(&self, region: Region);
+
+    /// Puts two regions in the place of the one that they cover together; the left one has its id.
+    /// At once, if the contender can.
+    fn split(&self, left: Region, right: Region);
+
+    /// Puts one region in the place of the two that it covers: the left one has its id, the right
+    /// one is `gone`. At once, if the contender can.
+    fn merge(&self, whole: Region, gone: Gone);
+}
+
+/// A region that is split, and merged again.
+#[derive(Debug)]
+pub struct Split {
+    /// The left half, with the id of the region.
+    pub left: Region,
+    /// The right half, with an id of its own.
+    pub right: Region,
+    /// The region again.
+    pub whole: Region,
+}
+
+/// What a merge does away with.
+#[derive(Debug)]
+pub struct Gone {
+    /// Its id.
+    pub id: u64,
+    /// Its start key.
+    pub start: Key,
 }
 
 /// A contender, object-safe: whole runs of operations at a time.
@@ -59,6 +88,28 @@ pub trait Runs: Send + Sync {
     fn scans(&self, keys: &[RowKey], limit: usize) -> u64;
     /// Puts every region in the place of its predecessor.
     fn updates(&self, regions: Vec<Region>);
+    /// Splits regions, and merges each again.
+    fn splits(&self, splits: Vec<Split>);
+    /// Looks up an equal share of `keys` before each update.
+    fn mixed(&self, keys: &[RowKey], regions: Vec<Region>) -> u64;
+}
+
+/// Alternates between shares of `keys` and single regions.
+fn interleave(
+    keys: &[RowKey],
+    regions: Vec<Region>,
+    get: impl Fn(&RowKey) -> u64,
+    update: impl Fn(Region),
+) -> u64 {
+    let share = (keys.len() / regions.len().max(1)).max(1);
+    let mut sum = 0u64;
+    for (keys, region) in keys.chunks(share).zip(regions) {
+        for key in keys {
+            sum = sum.wrapping_add(get(key));
+        }
+        update(region);
+    }
+    sum
 }
 
 impl<C: Contender> Runs for C {
@@ -79,6 +130,30 @@ impl<C: Contender> Runs for C {
     fn updates(&self, regions: Vec<Region>) {
         for region in regions {
             self.update(region);
+        }
+    }
+
+    fn splits(&self, splits: Vec<Split>) {
+        for Split { left, right, whole } in splits {
+            let gone = Gone::of(&right);
+            self.split(left, right);
+            self.merge(whole, gone);
+        }
+    }
+
+    fn mixed(&self, keys: &[RowKey], regions: Vec<Region>) -> u64 {
+        let update = |region| self.update(region);
+        interleave(keys, regions, |key| self.get(key), update)
+    }
+}
+
+impl Gone {
+    /// That which `right` was.
+    #[must_use]
+    pub fn of(right: &Region) -> Self {
+        Self {
+            id: right.id(),
+            start: right.start().clone(),
         }
     }
 }
@@ -178,5 +253,36 @@ mod tests {
                 .iter()
                 .all(|contender| answers(&**contender) == after)
         );
+
+        for contender in &contenders {
+            contender.splits((0..300).map(|index| fixture.split(index, 1)).collect());
+        }
+        let merged = answers(&*contenders[0]);
+        assert_ne!(after, merged);
+        assert!(
+            contenders
+                .iter()
+                .all(|contender| answers(&**contender) == merged)
+        );
+    }
+
+    #[test]
+    fn a_split_is_seen_until_it_is_merged() {
+        let fixture = Fixture::new(10);
+        let ours = Ours::load(fixture.shuffled(1));
+        let lock = Locked::<Std>::load(fixture.shuffled(1));
+        let queries = fixture.queries(50, 1);
+        let Split { left, right, whole } = fixture.split(4, 1);
+        let gone = Gone::of(&right);
+        let before = ours.gets(&queries);
+        ours.split(left.clone(), right.clone());
+        lock.split(left, right);
+        assert_ne!(ours.gets(&queries), before);
+        assert_eq!(ours.gets(&queries), lock.gets(&queries));
+        ours.merge(whole.clone(), Gone::of(&whole));
+        lock.merge(whole, gone);
+        assert_eq!(ours.gets(&queries), lock.gets(&queries));
+        assert_eq!(ours.map().pin().len(), 10);
+        assert_eq!(lock.len(), (10, 10));
     }
 }

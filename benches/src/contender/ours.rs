@@ -2,7 +2,7 @@
 
 use tidegate_core::{Batch, BulkLoad, Region, RegionMap};
 
-use super::{Contender, RECEIVED, digest};
+use super::{Contender, Gone, RECEIVED, digest};
 use crate::row_key::RowKey;
 
 /// [`RegionMap`].
@@ -111,5 +111,18 @@ impl Contender for Ours {
     fn update(&self, region: Region) {
         let outcome = self.map.put(region, RECEIVED);
         assert!(!outcome.is_refused(), "a measured update was refused");
+    }
+
+    fn split(&self, left: Region, right: Region) {
+        let mut batch = Batch::with_capacity(2);
+        batch.put(left, RECEIVED);
+        batch.put(right, RECEIVED);
+        let outcomes = self.map.apply(batch);
+        let refused = outcomes.iter().any(|outcome| outcome.is_refused());
+        assert!(!refused, "a measured split was refused");
+    }
+
+    fn merge(&self, whole: Region, _gone: Gone) {
+        self.update(whole);
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use scc::{Comparable, Equivalent, Guard, TreeIndex};
 use tidegate_core::{Key, Region};
 
-use super::{Contender, digest, reaches};
+use super::ids::Ids;
+use super::{Contender, Gone, digest, reaches};
 use crate::row_key::RowKey;
 
 /// A key to search for: the index takes no unsized ones.
@@ -28,6 +29,7 @@ impl Comparable<Key> for Asked<'_> {
 /// `TreeIndex` by start key.
 pub struct Tree {
     by_start: TreeIndex<Key, Arc<Region>>,
+    ids: Ids,
 }
 
 impl fmt::Debug for Tree {
@@ -40,12 +42,13 @@ impl Contender for Tree {
     const NAME: &'static str = "tree_index";
 
     fn load(regions: Vec<Region>) -> Self {
+        let ids = Ids::of(&regions);
         let by_start = TreeIndex::new();
         for region in regions {
             // Start keys are unique, so that nothing is turned away.
             let _ = by_start.insert_sync(region.start().clone(), Arc::new(region));
         }
-        Self { by_start }
+        Self { by_start, ids }
     }
 
     fn get(&self, key: &RowKey) -> u64 {
@@ -69,5 +72,18 @@ impl Contender for Tree {
     fn update(&self, region: Region) {
         self.by_start
             .upsert_sync(region.start().clone(), Arc::new(region));
+    }
+
+    // The right half first, so that there is no hole, but an overlap for a while.
+    fn split(&self, left: Region, right: Region) {
+        self.ids.insert(&right);
+        self.update(right);
+        self.update(left);
+    }
+
+    fn merge(&self, whole: Region, gone: Gone) {
+        self.update(whole);
+        self.by_start.remove_sync(&gone.start);
+        self.ids.remove(gone.id);
     }
 }

@@ -1,6 +1,7 @@
 //! Reading: by key, on one thread and on two, by id, and whole ranges.
 
 use super::Effort;
+use super::floor::Floor;
 use crate::contender::{Contender, LockedHashMap, Ours, Runs};
 use crate::fixture::Fixture;
 use crate::round::{Lane, Row, Subject, alternate, timed, timed_together};
@@ -9,7 +10,7 @@ use crate::row_key::RowKey;
 /// Regions of one scan.
 pub const SCAN: usize = 64;
 
-/// `get`, and `get_2r` on two threads: the region that holds a key.
+/// `get`, and `get_2r` on two threads: the region that holds a key. Beside `get` runs its floor.
 #[must_use]
 pub fn get(fixture: &Fixture, contenders: &[Box<dyn Runs>], effort: Effort) -> Vec<Row> {
     let queries =
@@ -24,7 +25,13 @@ pub fn get(fixture: &Fixture, contenders: &[Box<dyn Runs>], effort: Effort) -> V
             timed(keys.len(), || contender.gets(keys))
         })
     });
-    let mut rows = alternate(subject("get", fixture, 1), effort.rounds, alone.collect());
+    let floor = Floor::beside(fixture.len());
+    let floor = Lane::new(Floor::NAME, move |round| {
+        let queries = floor.queries(effort.operations, round);
+        timed(queries.len(), || floor.gets(&queries))
+    });
+    let lanes = alone.chain([floor]).collect();
+    let mut rows = alternate(subject("get", fixture, 1), effort.rounds, lanes);
 
     let in_twos = contenders.iter().map(|contender| {
         Lane::new(contender.name(), |round| {

@@ -1,12 +1,15 @@
 //! The operations. Each function sets its lanes beside one another and returns their rows.
 
+pub mod beside;
 pub mod bulk;
 pub mod decision;
+pub mod floor;
 pub mod frames;
 pub mod lookup;
 pub mod many;
 pub mod marking;
 pub mod ring;
+pub mod split;
 pub mod update;
 
 /// How much to measure.

@@ -14,6 +14,11 @@ const READ: usize = 1_000;
 /// needs the time to be given a processor.
 const PUSHES: usize = 20;
 
+/// Name of the rival behind the standard library's mutex.
+pub const MUTEX_STD: &str = "mutex_vecdeque_std";
+/// Name of the rival behind `parking_lot`'s mutex.
+pub const MUTEX_PARKING_LOT: &str = "mutex_vecdeque_parking_lot";
+
 /// A record of the size of a cache line.
 type Record = [u64; 8];
 
@@ -25,10 +30,10 @@ pub fn push(effort: Effort) -> Vec<Row> {
         let (count, beside) = (effort.operations * PUSHES, threads > 1);
         let lanes = vec![
             Lane::new("tidegate", move |_| ours(count, beside)),
-            Lane::new("mutex_vecdeque_std", move |_| {
+            Lane::new(MUTEX_STD, move |_| {
                 rival(count, beside, &std::sync::Mutex::new(empty()))
             }),
-            Lane::new("mutex_vecdeque_parking_lot", move |_| {
+            Lane::new(MUTEX_PARKING_LOT, move |_| {
                 rival(count, beside, &parking_lot::Mutex::new(empty()))
             }),
         ];
