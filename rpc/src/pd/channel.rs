@@ -20,6 +20,8 @@ pub enum Lane {
     Stream,
     /// Calls of others that are passed on. Those who do not read their answers hold up each other at most.
     Forward,
+    /// Questions on behalf of clients: a large answer holds up no probe.
+    Questions,
 }
 
 /// What one forwarded call may have in flight before its reader has to take it.

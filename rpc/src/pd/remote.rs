@@ -71,7 +71,12 @@ impl Remote {
         self.lane(url, Lane::Forward)
     }
 
-    fn lane(&self, url: &str, lane: Lane) -> Result<Channel, CallError> {
+    /// The connection to the member at `url` for one kind of call. Dials on its first call.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Address`] when `url` cannot be dialled.
+    pub fn lane(&self, url: &str, lane: Lane) -> Result<Channel, CallError> {
         match &self.redial {
             Some(redial) => self.channels.get(&redial(url), lane),
             None => self.channels.get(url, lane),

@@ -15,6 +15,7 @@
 //! A stop first says so (health turns to NOT_SERVING), stops accepting, answers what was accepted, and then lets go.
 //! What is not done by the deadline is cut.
 
+pub mod ask;
 pub mod audit;
 mod forward;
 mod gate_log;

@@ -51,7 +51,7 @@ use crate::proto::pdpb::{
 
 pub(super) use checks::refuse_to_forward;
 pub(super) use health::HealthService;
-pub(super) use metadata::{allows_follower, forwarded_host, is_client_url};
+pub(super) use metadata::{SOURCE, allows_follower, forwarded_host, is_client_url};
 pub(super) use pd::PdService;
 pub(super) use refusal::closed;
 pub(super) use router::RouterService;
