@@ -117,7 +117,7 @@ impl Channels {
         let settings = &self.settings;
         let (stream_window, window) = match lane {
             Lane::Forward => (FORWARD_STREAM_WINDOW, FORWARD_WINDOW),
-            Lane::Calls | Lane::Stream => {
+            Lane::Calls | Lane::Stream | Lane::Questions => {
                 let window = settings.stream_window;
                 (window, window.saturating_mul(2))
             }

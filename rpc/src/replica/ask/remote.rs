@@ -95,7 +95,7 @@ pub struct RemoteQueries {
 
 enum Answers {
     Opening(Opening),
-    Open(Streaming<QueryRegionResponse>),
+    Open(Box<Streaming<QueryRegionResponse>>),
 }
 
 impl fmt::Debug for RemoteQueries {
@@ -114,7 +114,7 @@ impl QueryLink for RemoteQueries {
         if let Answers::Opening(opening) = &mut self.answers {
             let opened = opening.await?;
             pds_own(opened.metadata())?;
-            self.answers = Answers::Open(opened.into_inner());
+            self.answers = Answers::Open(Box::new(opened.into_inner()));
         }
         match &mut self.answers {
             Answers::Open(answers) => answers.message().await?.ok_or_else(closed),
