@@ -274,6 +274,7 @@ async fn metrics_status_and_health_share_the_port() {
         );
     }
     assert!(metrics.contains("\ntidegate_data_age_seconds "));
+    assert!(metrics.contains("\ntidegate_map_bytes "));
 
     let page = get(addr, "/status").await;
     let body = page.split("\r\n\r\n").nth(1).expect("a body");
@@ -288,6 +289,12 @@ async fn metrics_status_and_health_share_the_port() {
     assert_eq!(status["gate"]["why"], "open: the map is proven to be fresh");
     assert_eq!(status["lag"], 0);
     assert_eq!(status["regions"], 100);
+    // An entry alone takes more than that.
+    assert!(
+        status["map_bytes"]
+            .as_u64()
+            .is_some_and(|bytes| bytes > 100 * 150)
+    );
     assert_eq!(
         (&status["served"], &status["missed"], &status["refused"]),
         (&3.into(), &1.into(), &0.into())

@@ -51,6 +51,8 @@ pub struct ReplicaStatus {
     pub generation: u64,
     /// Regions in the map.
     pub regions: usize,
+    /// Bytes of the map, without garbage and what is kept for reuse.
+    pub map_bytes: usize,
     /// Nodes and entries that wait to be freed.
     pub garbage: u64,
     /// Sums over all lookups.
@@ -182,6 +184,7 @@ impl ReplicaStatus {
             applied: gate.applied,
             generation: gate.generation,
             regions: map.regions,
+            map_bytes: map.bytes,
             garbage: map.retired.saturating_sub(map.freed),
             lookups: serving.counters.total(),
             methods: Method::ALL

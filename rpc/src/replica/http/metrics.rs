@@ -22,7 +22,7 @@
 //! | `tidegate_audit_open`, `tidegate_audit_oldest_seconds` | | differences that are being followed, the age of the oldest |
 //! | `tidegate_audit_pass_seconds` | | how long the last whole comparison took |
 //! | `tidegate_heal_total` | kind | what the leader's own answers did to the map |
-//! | `tidegate_map_regions`, `tidegate_map_garbage`, `tidegate_map_generation` | | the map |
+//! | `tidegate_map_regions`, `tidegate_map_bytes`, `tidegate_map_garbage`, `tidegate_map_generation` | | the map |
 //! | `tidegate_disk_index` | | the index that a restart would resume at; absent without `data-dir`, as all of these |
 //! | `tidegate_disk_waiting`, `tidegate_disk_file_bytes` | | regions that wait to be written; the size of the file |
 //! | `tidegate_disk_total` | event = `flushes`, `rewrites`, `records`, `written_bytes`, `errors`, `set_aside` | what was done |
@@ -60,6 +60,11 @@ pub(super) fn render(status: &ReplicaStatus) -> prometheus::Result<String> {
         "tidegate_map_regions",
         "Regions in the map.",
         status.regions as u64,
+    )?;
+    page.int(
+        "tidegate_map_bytes",
+        "Memory of the map, without garbage and what is kept for reuse.",
+        status.map_bytes as u64,
     )?;
     page.int(
         "tidegate_map_garbage",
