@@ -8,14 +8,13 @@
 
 use std::cell::Cell;
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::clock::ManualClock;
 use tidegate_core::entry::{Invalidated, Reload, ReloadTicket, Renewed, Ttl};
 use tidegate_core::{
     Batch, Clock, Entry, EntryRef, Expect, InvalidReason, KeyRange, Moment, Provenance, Region,
-    RegionEpoch, RegionMap,
+    RegionEpoch, RegionMap, SharedEntry,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -86,7 +85,7 @@ impl<'p> RegionCache<'p> {
     }
 
     /// The entry to route a request for `key` by.
-    fn locate(&self, key: &[u8]) -> Result<Arc<Entry>, PdIsDown> {
+    fn locate(&self, key: &[u8]) -> Result<SharedEntry, PdIsDown> {
         loop {
             // The snapshot ends with the statement: a guard is not held while PD is asked.
             let Some(entry) = self.map.pin().get(key).map(EntryRef::to_shared) else {
@@ -112,7 +111,7 @@ impl<'p> RegionCache<'p> {
         }
     }
 
-    fn load(&self, key: &[u8], mut from_leader: bool) -> Result<Arc<Entry>, PdIsDown> {
+    fn load(&self, key: &[u8], mut from_leader: bool) -> Result<SharedEntry, PdIsDown> {
         loop {
             let asked_at = self.clock.now();
             let region = self.pd.ask(key, from_leader)?;

@@ -7,9 +7,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, SharedEntry};
 use crate::key::Key;
 use crate::map::admission::{admit_expected, admit_over_other_id, admit_over_same_id};
 use crate::map::batch::{Batch, Change, Expect};
@@ -21,8 +20,8 @@ use crate::region::Region;
 /// A map of regions for one thread, on `BTreeMap`s.
 #[derive(Clone, Debug, Default)]
 pub struct SequentialMap {
-    by_start: BTreeMap<Key, Arc<Entry>>,
-    by_id: BTreeMap<u64, Arc<Entry>>,
+    by_start: BTreeMap<Key, SharedEntry>,
+    by_id: BTreeMap<u64, SharedEntry>,
 }
 
 impl SequentialMap {
@@ -34,7 +33,10 @@ impl SequentialMap {
 
     /// Applies one change.
     pub fn put(&mut self, region: Region, provenance: Provenance) -> Outcome {
-        self.put_entry(&Arc::new(Entry::new(region, provenance)), &Expect::Any)
+        self.put_entry(
+            &SharedEntry::new(Entry::new(region, provenance)),
+            &Expect::Any,
+        )
     }
 
     /// Applies all changes of a batch in order. The entries are shared with
@@ -61,7 +63,7 @@ impl SequentialMap {
 
     /// The region that holds `key`.
     #[must_use]
-    pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry>> {
+    pub fn get(&self, key: &[u8]) -> Option<&SharedEntry> {
         let up_to = (Bound::Unbounded, Bound::Included(key));
         let (_, entry) = self.by_start.range::<[u8], _>(up_to).next_back()?;
         entry.region().range().contains(key).then_some(entry)
@@ -70,7 +72,7 @@ impl SequentialMap {
     /// The left neighbour of the region that holds `key`, if no hole lies
     /// between the two.
     #[must_use]
-    pub fn prev(&self, key: &[u8]) -> Option<&Arc<Entry>> {
+    pub fn prev(&self, key: &[u8]) -> Option<&SharedEntry> {
         let current = self.get(key)?;
         let before = (
             Bound::Unbounded,
@@ -85,14 +87,14 @@ impl SequentialMap {
 
     /// The region with this id.
     #[must_use]
-    pub fn by_id(&self, id: u64) -> Option<&Arc<Entry>> {
+    pub fn by_id(&self, id: u64) -> Option<&SharedEntry> {
         self.by_id.get(&id)
     }
 
     /// The region that holds `start`, and all that start after it and before
     /// `end` (empty: plus infinity), in order.
     #[must_use]
-    pub fn scan(&self, start: &[u8], end: &[u8]) -> Vec<&Arc<Entry>> {
+    pub fn scan(&self, start: &[u8], end: &[u8]) -> Vec<&SharedEntry> {
         self.by_start
             .values()
             .filter(|entry| entry.region().range().ends_after(start))
@@ -102,19 +104,19 @@ impl SequentialMap {
 
     /// All regions that overlap `range`, in order.
     #[must_use]
-    pub fn overlaps(&self, range: &KeyRange) -> Vec<&Arc<Entry>> {
-        let overlaps = |entry: &&Arc<Entry>| entry.region().range().overlaps(range);
+    pub fn overlaps(&self, range: &KeyRange) -> Vec<&SharedEntry> {
+        let overlaps = |entry: &&SharedEntry| entry.region().range().overlaps(range);
         self.by_start.values().filter(overlaps).collect()
     }
 
     /// All regions in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
+    pub fn iter(&self) -> impl Iterator<Item = &SharedEntry> {
         self.by_start.values()
     }
 
-    fn put_entry(&mut self, newcomer: &Arc<Entry>, expect: &Expect) -> Outcome {
+    fn put_entry(&mut self, newcomer: &SharedEntry, expect: &Expect) -> Outcome {
         let range = newcomer.region().range();
-        let others: Vec<Arc<Entry>> = self
+        let others: Vec<SharedEntry> = self
             .overlaps(range)
             .into_iter()
             .filter(|entry| entry.id() != newcomer.id())
@@ -130,8 +132,9 @@ impl SequentialMap {
             other.word().supersede();
         }
         self.by_start
-            .insert(newcomer.start().clone(), Arc::clone(newcomer));
-        self.by_id.insert(newcomer.id(), Arc::clone(newcomer));
+            .insert(newcomer.start().clone(), SharedEntry::clone(newcomer));
+        self.by_id
+            .insert(newcomer.id(), SharedEntry::clone(newcomer));
 
         let Some(known) = known else {
             return Outcome::Inserted {
@@ -153,7 +156,7 @@ impl SequentialMap {
     fn admit(
         &self,
         newcomer: &Entry,
-        others: &[Arc<Entry>],
+        others: &[SharedEntry],
         expect: &Expect,
     ) -> Result<(), Refusal> {
         let live = |id| self.by_id(id).map(AsRef::as_ref);
@@ -183,7 +186,7 @@ impl SequentialMap {
         }
     }
 
-    fn take(&mut self, id: u64) -> Option<Arc<Entry>> {
+    fn take(&mut self, id: u64) -> Option<SharedEntry> {
         let entry = self.by_id.remove(&id)?;
         self.by_start.remove(entry.start());
         Some(entry)

@@ -3,14 +3,15 @@
 
 mod counting;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use counting::calls_during;
 use tidegate_core::entry::{
     Confirmed, Flagged, Invalidated, Pinned, ReloadTicket, Renewed, Ripened, Ttl,
 };
-use tidegate_core::{Entry, InvalidReason, KeyRange, Moment, Provenance, Region, RegionEpoch};
+use tidegate_core::{
+    Entry, InvalidReason, KeyRange, Moment, Provenance, Region, RegionEpoch, SharedEntry,
+};
 
 const TTL: Ttl = Ttl::new(Duration::from_millis(100), Duration::from_millis(10));
 
@@ -18,21 +19,18 @@ fn millis(millis: u64) -> Moment {
     Moment::from_nanos(millis * 1_000_000)
 }
 
-fn entries() -> Vec<Arc<Entry>> {
+fn entries() -> Vec<Entry> {
     let entry = |id| {
         let region = Region::builder(id, KeyRange::all(), RegionEpoch::new(1, 2));
         let asked_at = millis(1);
         let region = region.build().expect("an id");
         Entry::new(region, Provenance::Follower { asked_at })
     };
-    (1..=1_000).map(|id| Arc::new(entry(id))).collect()
+    (1..=1_000).map(entry).collect()
 }
 
-fn leased_entries() -> Vec<Arc<Entry>> {
-    let lease = |entry: Arc<Entry>| {
-        let entry = Arc::into_inner(entry).expect("not shared");
-        Arc::new(entry.with_deadline(millis(150)))
-    };
+fn leased_entries() -> Vec<SharedEntry> {
+    let lease = |entry: Entry| entry.with_deadline(millis(150)).into();
     entries().into_iter().map(lease).collect()
 }
 

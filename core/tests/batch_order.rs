@@ -2,8 +2,6 @@
 
 mod support;
 
-use std::sync::Arc;
-
 use tidegate_core::oracle::SequentialMap;
 use tidegate_core::{Batch, Entry, Region, RegionMap};
 
@@ -70,7 +68,10 @@ fn check(before: &[Region], meeting: &[Region]) {
             .iter()
             .map(|entry| std::ptr::from_ref(entry.as_entry()))
             .collect();
-        let expected: Vec<*const Entry> = oracle.iter().map(Arc::as_ptr).collect();
+        let expected: Vec<*const Entry> = oracle
+            .iter()
+            .map(|entry| std::ptr::from_ref(&**entry))
+            .collect();
         assert_eq!(live, expected, "in the order {order:?}");
     });
 }

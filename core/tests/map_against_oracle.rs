@@ -3,13 +3,11 @@
 
 mod support;
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 use tidegate_core::oracle::SequentialMap;
 use tidegate_core::{
     Batch, Entry, EntryRef, Expect, KeyRange, Outcome, Peer, PeerRole, Provenance, Region,
-    RegionEpoch, RegionMap, Snapshot,
+    RegionEpoch, RegionMap, SharedEntry, Snapshot,
 };
 
 use support::{Shape, any_provenance, region, stream};
@@ -104,7 +102,7 @@ fn plain_put(space: Space) -> impl Strategy<Value = Step> {
 struct Pair {
     map: RegionMap,
     oracle: SequentialMap,
-    once_live: Vec<Arc<Entry>>,
+    once_live: Vec<SharedEntry>,
     shape: Shape,
     space: Space,
 }
@@ -139,7 +137,7 @@ impl Pair {
                 let _ = index;
                 Expect::Any
             }
-            Wish::Gone(index) => Expect::Entry(Arc::clone(index.get(&self.once_live))),
+            Wish::Gone(index) => Expect::Entry(index.get(&self.once_live).clone()),
         }
     }
 
@@ -173,7 +171,7 @@ impl Pair {
                 Step::Pin { id } => {
                     if let Some(entry) = self.oracle.by_id(*id) {
                         let _ = entry.word().pin_to_leader();
-                        self.once_live.push(Arc::clone(entry));
+                        self.once_live.push(entry.clone());
                     }
                 }
             }
@@ -193,7 +191,11 @@ impl Pair {
             .iter()
             .map(|entry| std::ptr::from_ref(entry.as_entry()))
             .collect();
-        let expected: Vec<*const Entry> = self.oracle.iter().map(Arc::as_ptr).collect();
+        let expected: Vec<*const Entry> = self
+            .oracle
+            .iter()
+            .map(|entry| std::ptr::from_ref(&**entry))
+            .collect();
         prop_assert_eq!(all, expected);
         prop_assert_eq!(snapshot.len(), self.oracle.len());
         Ok(())
@@ -253,7 +255,8 @@ impl Pair {
             .map(|n| (id + n * 11) % 2200)
             .collect();
         let address = |entry: Option<EntryRef<'_>>| entry.map(|e| std::ptr::from_ref(e.as_entry()));
-        let expected = |entry: Option<&Arc<Entry>>| entry.map(Arc::as_ptr);
+        let expected =
+            |entry: Option<&SharedEntry>| entry.map(|entry| std::ptr::from_ref(&**entry));
         prop_assert!(
             snapshot
                 .get_many(&keys)
@@ -278,8 +281,8 @@ impl Pair {
 
     fn compare_at(&self, number: u32, other: u32, id: u64) -> Result<(), TestCaseError> {
         let snapshot = self.map.pin();
-        let same = |found: Option<&Entry>, expected: Option<&Arc<Entry>>| {
-            found.map(std::ptr::from_ref) == expected.map(Arc::as_ptr)
+        let same = |found: Option<&Entry>, expected: Option<&SharedEntry>| {
+            found.map(std::ptr::from_ref) == expected.map(|entry| std::ptr::from_ref(&**entry))
         };
         let exact = self.shape.key(number);
         let mut inside = exact.clone();

@@ -2,14 +2,12 @@
 
 mod support;
 
-use std::sync::{Arc, Weak};
-
 use tidegate_core::entry::Pinned;
 use tidegate_core::map::{Refusal, RefusalReason, Winner};
 use tidegate_core::sync::reclaim;
 use tidegate_core::{
-    Batch, Entry, Expect, InvalidReason, KeyRange, Moment, Outcome, Provenance, Region,
-    RegionEpoch, RegionMap,
+    Batch, EntryRef, Expect, InvalidReason, KeyRange, Moment, Outcome, Provenance, Region,
+    RegionEpoch, RegionMap, SharedEntry,
 };
 
 use support::{follower, leader, region, stream};
@@ -175,7 +173,7 @@ fn m3_an_answer_replaces_only_the_entry_that_was_there() {
         map.put(with_epoch(2, range("d", "f"), 5, 5), stream(20)),
         Outcome::Replaced
     );
-    let outcome = answer(Expect::Entry(Arc::clone(&asked)));
+    let outcome = answer(Expect::Entry(asked));
     assert_eq!(outcome, refused(RefusalReason::Unexpected, 2));
     assert_eq!(
         answer(Expect::Absent),
@@ -186,7 +184,7 @@ fn m3_an_answer_replaces_only_the_entry_that_was_there() {
 
     let asked = map.pin().get(b"e").expect("region 2").to_shared();
     let mut batch = Batch::new();
-    batch.remove(2, Expect::Entry(Arc::clone(&asked)));
+    batch.remove(2, Expect::Entry(asked.clone()));
     batch.remove(2, Expect::Any);
     batch.put_if(
         with_epoch(8, range("d", "e"), 5, 6),
@@ -219,7 +217,7 @@ fn m3_an_answer_replaces_only_the_entry_that_was_there() {
 fn m4_lookups_agree_about_neighbours_and_holes() {
     let map = three();
     let snapshot = map.pin();
-    let id = |entry: Option<tidegate_core::EntryRef<'_>>| entry.map(|entry| entry.id());
+    let id = |entry: Option<EntryRef<'_>>| entry.map(|entry| entry.id());
     assert_eq!(
         id(snapshot.get(b"d")),
         Some(2),
@@ -352,14 +350,10 @@ fn settle(mut done: impl FnMut() -> bool) {
 #[test]
 fn every_entry_is_dropped_once_and_only_when_nobody_shares_it() {
     let map = RegionMap::new();
-    let mut entries: Vec<Weak<Entry>> = Vec::new();
-    let note = |map: &RegionMap, entries: &mut Vec<Weak<Entry>>| {
+    let mut entries: Vec<SharedEntry> = Vec::new();
+    let note = |map: &RegionMap, entries: &mut Vec<SharedEntry>| {
         let snapshot = map.pin();
-        entries.extend(
-            snapshot
-                .iter()
-                .map(|entry| Arc::downgrade(&entry.to_shared())),
-        );
+        entries.extend(snapshot.iter().map(EntryRef::to_shared));
     };
     let shape = support::Shape::Record;
     for version in 1..4u64 {
@@ -389,20 +383,20 @@ fn every_entry_is_dropped_once_and_only_when_nobody_shares_it() {
     map.replace_with(staged, 2);
     note(&map, &mut entries);
 
-    let kept = map.pin().by_id(7).expect("region 7").to_shared();
-    let weak = Arc::downgrade(&kept);
-    drop(map);
-    let alive = |entries: &[Weak<Entry>]| {
-        entries
+    assert!(
+        map.pin()
             .iter()
-            .filter(|entry| entry.strong_count() > 0)
-            .count()
-    };
-    settle(|| alive(&entries) == 1);
-    assert_eq!(Arc::strong_count(&kept), 1);
+            .all(|entry| SharedEntry::owners(&entry.to_shared()) == 3)
+    );
+    let kept = map.pin().by_id(7).expect("region 7").to_shared();
+    drop(map);
+    // What is still owned by others than `entries` and `kept` has not been freed; what
+    // has been freed twice is owned by nobody.
+    let all_owners = |entries: &[SharedEntry]| entries.iter().map(SharedEntry::owners).sum();
+    settle(|| entries.len() + 1 == all_owners(&entries));
+    drop(entries);
+    assert_eq!(SharedEntry::owners(&kept), 1);
     assert_eq!(kept.id(), 7);
-    drop(kept);
-    assert_eq!(weak.strong_count(), 0);
 }
 
 #[test]
@@ -452,7 +446,7 @@ fn g4_edits_do_not_take_the_nodes_of_a_staged_map_for_their_own() {
     }
 }
 
-fn put_over(map: &RegionMap, version: u64, provenance: Provenance) -> Arc<Entry> {
+fn put_over(map: &RegionMap, version: u64, provenance: Provenance) -> SharedEntry {
     let outcome = map.put(with_epoch(2, range("d", "f"), 5, version), provenance);
     assert_eq!(outcome, Outcome::Replaced);
     map.pin().by_id(2).expect("region 2").to_shared()

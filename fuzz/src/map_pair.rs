@@ -7,7 +7,7 @@ use tidegate_core::oracle::SequentialMap;
 use tidegate_core::{
     Batch, Entry, Expect, InvalidReason, KeyRange, Moment, Outcome, Peer, PeerRole, Provenance,
     Region, RegionEpoch, RegionMap, Snapshot,
-};
+ SharedEntry};
 
 use crate::bytes::Bytes;
 use crate::key_space::KeySpace;
@@ -176,7 +176,7 @@ impl MapPair {
         let (start, end) = (self.keys.key(bytes.pair()), self.keys.key(bytes.pair()));
         let limit = usize::from(bytes.byte());
 
-        let one = |entry: Option<&Arc<Entry>>| entry.map(|entry| entry.region().clone());
+        let one = |entry: Option<&SharedEntry>| entry.map(|entry| entry.region().clone());
         let ours = |entry: Option<tidegate_core::EntryRef<'_>>| entry.map(|e| e.region().clone());
         assert_eq!(ours(snapshot.get(&key)), one(self.model.get(&key)));
         assert_eq!(ours(snapshot.prev(&key)), one(self.model.prev(&key)));
@@ -302,7 +302,7 @@ pub fn compare_regions(snapshot: &Snapshot<'_>, model: &SequentialMap) {
     );
 }
 
-fn bind(changes: &[Change], live: impl Fn(u64) -> Option<Arc<Entry>>) -> Batch {
+fn bind(changes: &[Change], live: impl Fn(u64) -> Option<SharedEntry>) -> Batch {
     let expect = |expected| match expected {
         Expected::Any => Expect::Any,
         Expected::Absent => Expect::Absent,

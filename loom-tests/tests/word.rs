@@ -11,7 +11,9 @@ use loom::thread;
 use tidegate_core::entry::{
     Confirmed, Flagged, Invalidated, Pinned, Reload, ReloadTicket, Renewed, Ripened, Taken, Ttl,
 };
-use tidegate_core::{Batch, Entry, Expect, InvalidReason, Moment, Outcome, Provenance, RegionMap};
+use tidegate_core::{
+    Batch, Entry, Expect, InvalidReason, Moment, Outcome, Provenance, RegionMap, SharedEntry,
+};
 use tidegate_loom_tests::model;
 
 use regions::{STREAM, region};
@@ -40,7 +42,7 @@ fn renew(entry: &Entry) -> Renewed {
 }
 
 /// A map with region 1 in it, and its entry.
-fn map_of(entry: Entry) -> (Arc<RegionMap>, std::sync::Arc<Entry>) {
+fn map_of(entry: Entry) -> (Arc<RegionMap>, SharedEntry) {
     let map = RegionMap::new();
     let mut batch = Batch::new();
     batch.put_entry(entry, Expect::Any);
@@ -49,7 +51,7 @@ fn map_of(entry: Entry) -> (Arc<RegionMap>, std::sync::Arc<Entry>) {
     (Arc::new(map), entry)
 }
 
-fn live(map: &RegionMap) -> std::sync::Arc<Entry> {
+fn live(map: &RegionMap) -> SharedEntry {
     map.pin().by_id(1).expect("still there").to_shared()
 }
 
@@ -174,7 +176,7 @@ fn e3_a_pin_meets_the_replacement_or_is_handed_to_it() {
             assert!(!outcome.is_refused());
             marker.join().unwrap();
             let live = map.pin().by_id(1).expect("still there").to_shared();
-            assert!(!std::sync::Arc::ptr_eq(&live, &old));
+            assert!(!SharedEntry::ptr_eq(&live, &old));
             assert!(live.word().is_pinned(), "the pin was lost");
         },
     );
@@ -255,7 +257,7 @@ fn an_inherited_pin_carries_what_its_marker_did() {
         let writer_map = Arc::clone(&map);
         let writer = thread::spawn(move || replace(&writer_map));
         let found = live(&map);
-        if !std::sync::Arc::ptr_eq(&found, &old) && found.word().is_pinned() {
+        if !SharedEntry::ptr_eq(&found, &old) && found.word().is_pinned() {
             assert!(cause.load(Ordering::Relaxed), "a pin without its cause");
         }
         let _ = marker.join().unwrap();
@@ -397,7 +399,7 @@ fn a_reload_is_taken_once_and_none_is_lost() {
 #[test]
 fn a_failed_reload_is_asked_for_again() {
     model("word::a_failed_reload_is_asked_for_again", || {
-        let entry = std::sync::Arc::new(Entry::new(region(1, "a", "z", 1), STREAM));
+        let entry = SharedEntry::new(Entry::new(region(1, "a", "z", 1), STREAM));
         assert_eq!(entry.word().delay_reload(), Flagged::Done);
         let (swept, reloaded) = (std::sync::Arc::clone(&entry), std::sync::Arc::clone(&entry));
         let sweeper = thread::spawn(move || swept.word().ripen_delayed_reload());

@@ -17,7 +17,6 @@ mod ttl;
 mod word;
 
 use std::fmt;
-use std::sync::Arc;
 
 use crate::clock::Moment;
 use crate::epoch::RegionEpoch;
@@ -29,6 +28,7 @@ use crate::sync::Canary;
 pub use outcome::{Confirmed, Flagged, Invalidated, Pinned, Reload, Renewed, Ripened, Taken};
 pub use reason::InvalidReason;
 pub(crate) use shared::EntryPtr;
+pub use shared::SharedEntry;
 pub use state::State;
 pub use ticket::ReloadTicket;
 pub use ttl::{Standing, Ttl};
@@ -36,8 +36,8 @@ pub use word::StateWord;
 
 /// A region as the map holds it.
 // Layout: what a lookup reads follows the word at once: leader, epoch, id, and
-// the end that decides whether a key is inside. Behind the two counts of an `Arc`
-// that makes the first 104 bytes, two lines for most addresses.
+// the end that decides whether a key is inside. Behind the count of
+// its owners that makes two lines (`shared.rs`).
 #[repr(C)]
 pub struct Entry {
     word: StateWord,
@@ -45,9 +45,6 @@ pub struct Entry {
     provenance: Provenance,
     canary: Canary,
 }
-
-/// A counted pointer to an entry: keeps it alive and readable beyond any snapshot.
-pub type SharedEntry = Arc<Entry>;
 
 impl Entry {
     /// An entry that is valid and unpinned; confirmed if the PD leader itself

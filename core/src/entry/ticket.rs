@@ -1,8 +1,6 @@
 //! A reload that one caller has taken, and cannot forget.
 
-use std::sync::Arc;
-
-use super::Entry;
+use super::SharedEntry;
 use super::outcome::{Reload, Taken};
 
 /// The right, and the duty, to reload a region.
@@ -15,7 +13,7 @@ use super::outcome::{Reload, Taken};
 #[derive(Debug)]
 #[must_use = "a ticket that is dropped gives the reload back"]
 pub struct ReloadTicket {
-    entry: Arc<Entry>,
+    entry: SharedEntry,
     reload: Reload,
     is_done: bool,
 }
@@ -26,11 +24,11 @@ impl ReloadTicket {
     ///
     /// Costs a load where no reload is asked for.
     #[must_use]
-    pub fn take(entry: &Arc<Entry>) -> Option<Self> {
+    pub fn take(entry: &SharedEntry) -> Option<Self> {
         entry.word().load().reload()?;
         match entry.word().take_reload() {
             Taken::Reload(reload) => Some(Self {
-                entry: Arc::clone(entry),
+                entry: entry.clone(),
                 reload,
                 is_done: false,
             }),
@@ -47,7 +45,7 @@ impl ReloadTicket {
     /// The entry to reload, which also is what the map must still hold when the
     /// answer is put into it.
     #[must_use]
-    pub fn entry(&self) -> &Arc<Entry> {
+    pub fn entry(&self) -> &SharedEntry {
         &self.entry
     }
 
@@ -69,13 +67,14 @@ impl Drop for ReloadTicket {
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests {
     use super::*;
+    use crate::entry::Entry;
     use crate::{KeyRange, Moment, Provenance, Region, RegionEpoch};
 
-    fn entry() -> Arc<Entry> {
+    fn entry() -> SharedEntry {
         let region = Region::builder(1, KeyRange::all(), RegionEpoch::new(1, 2));
         let asked_at = Moment::from_nanos(1);
         let region = region.build().expect("an id");
-        Arc::new(Entry::new(region, Provenance::Follower { asked_at }))
+        SharedEntry::new(Entry::new(region, Provenance::Follower { asked_at }))
     }
 
     #[test]

@@ -4,8 +4,6 @@
 //! epoch rules are those of PD's `check`; the order of equal epochs is that of
 //! [`Provenance`](crate::provenance::Provenance).
 
-use std::sync::Arc;
-
 use crate::entry::Entry;
 use crate::map::batch::Expect;
 use crate::map::outcome::{Refusal, RefusalReason};
@@ -51,7 +49,7 @@ pub(crate) fn admit_expected<'a>(
         Expect::Entry(expected) => {
             let found = live(expected.id());
             (
-                found.is_some_and(|found| std::ptr::eq(found, Arc::as_ptr(expected))),
+                found.is_some_and(|found| std::ptr::eq(found, &**expected)),
                 found,
             )
         }

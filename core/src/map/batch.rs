@@ -1,8 +1,6 @@
 //! Changes that become visible together.
 
-use std::sync::Arc;
-
-use crate::entry::Entry;
+use crate::entry::{Entry, SharedEntry};
 use crate::provenance::Provenance;
 use crate::region::Region;
 
@@ -24,14 +22,14 @@ pub enum Expect {
     /// the entry that was there when the question was sent, so that the answer
     /// undoes nothing that was learnt meanwhile. The answer may well be about
     /// another region (the key has moved).
-    Entry(Arc<Entry>),
+    Entry(SharedEntry),
     /// That the changed region has no live entry.
     Absent,
 }
 
 #[derive(Debug)]
 pub(crate) enum Change {
-    Put { entry: Arc<Entry>, expect: Expect },
+    Put { entry: SharedEntry, expect: Expect },
     Remove { id: u64, expect: Expect },
 }
 
@@ -65,7 +63,7 @@ impl Batch {
     /// or is pinned in advance) in the place of everything that it overlaps,
     /// unless that is newer (M3), if the map holds what is expected.
     pub fn put_entry(&mut self, entry: Entry, expect: Expect) {
-        let entry = Arc::new(entry);
+        let entry = SharedEntry::new(entry);
         self.changes.push(Change::Put { entry, expect });
     }
 

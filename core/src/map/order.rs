@@ -17,10 +17,8 @@
 //! is the map in the end. Whether a change is settled is found out on the way
 //! (`transaction.rs`); all others follow in the order given.
 
-use std::sync::Arc;
-
 use super::batch::{Change, Expect};
-use crate::entry::{Entry, EntryPtr};
+use crate::entry::{Entry, EntryPtr, SharedEntry};
 use crate::range::KeyRange;
 
 /// Fewer changes than that are not worth sorting.
@@ -88,7 +86,7 @@ fn plain_put(change: &Change) -> Option<&Entry> {
 }
 
 /// The entry of a change that is apart, and a pointer to it.
-pub(super) fn newcomer(change: &Change) -> Option<(&Arc<Entry>, EntryPtr)> {
+pub(super) fn newcomer(change: &Change) -> Option<(&SharedEntry, EntryPtr)> {
     match change {
         Change::Put { entry, .. } => Some((entry, EntryPtr::of(entry))),
         Change::Remove { .. } => None,

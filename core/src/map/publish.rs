@@ -19,7 +19,6 @@
 //! 5. All that was replaced goes to the reclaimer in one bag.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use super::RegionMap;
 use super::batch::Change;
@@ -207,7 +206,7 @@ fn take_counts(changes: Vec<Change>, outcomes: &[Outcome]) {
         if let Change::Put { entry, .. } = change
             && !outcome.is_refused()
         {
-            let _ = Arc::into_raw(entry);
+            let _ = entry.into_ptr();
         }
     }
 }

@@ -4,11 +4,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use super::RegionMap;
 use super::root::Root;
-use crate::entry::{Entry, EntryPtr};
+use crate::entry::{Entry, EntryPtr, SharedEntry};
 use crate::sync::reclaim::{self, Guard};
 
 /// The map at one moment: all that is read from one snapshot agrees (M4).
@@ -138,7 +137,7 @@ impl<'s> EntryRef<'s> {
     /// A share of the entry that outlives the snapshot. Unlike reading, this
     /// writes to the entry's count.
     #[must_use]
-    pub fn to_shared(self) -> Arc<Entry> {
+    pub fn to_shared(self) -> SharedEntry {
         // SAFETY: alive for `'s` by the type's invariant.
         unsafe { self.pointer.share() }
     }

@@ -1,7 +1,6 @@
 //! One or more changes on their way to becoming a root.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use super::admission::{admit_expected, admit_over_other_id, admit_over_same_id};
 use super::batch::{Change, Expect};
@@ -9,7 +8,7 @@ use super::order::{Order, newcomer};
 use super::outcome::{Outcome, Refusal, RefusalReason};
 use super::recycling::SpareMemory;
 use super::root::Root;
-use crate::entry::{Entry, EntryPtr};
+use crate::entry::{Entry, EntryPtr, SharedEntry};
 use crate::id_index::{self, PagePtr};
 use crate::range::KeyRange;
 use crate::sync::Canary;
@@ -225,7 +224,7 @@ impl<'g> Transaction<'g> {
         }
     }
 
-    fn put(&mut self, newcomer: &'g Arc<Entry>, expect: &Expect) -> Result<Outcome, Refusal> {
+    fn put(&mut self, newcomer: &'g SharedEntry, expect: &Expect) -> Result<Outcome, Refusal> {
         let pointer = EntryPtr::of(newcomer);
         let known = self.live(newcomer.id());
         admit_expected(expect, newcomer.id(), |id| self.entry(id))?;
@@ -355,7 +354,7 @@ impl<'g> Transaction<'g> {
 
     /// Notes that `newcomer` is live in the place of the region's former entry, and
     /// hands that one's pin over, as far as it is set by now (E3; the second half of the hand-over follows the publication).
-    fn bequeath(&mut self, newcomer: &Arc<Entry>, known: Option<(EntryPtr, &Entry)>) {
+    fn bequeath(&mut self, newcomer: &SharedEntry, known: Option<(EntryPtr, &Entry)>) {
         self.entry_bytes += newcomer.bytes();
         let mut inherits = false;
         if let Some((pointer, former)) = known {

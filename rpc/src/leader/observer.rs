@@ -4,9 +4,8 @@
 //! the map and leave no record. Whoever has to know what a lookup could have answered, and until when, listens here.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
-use tidegate_core::{Entry, Region};
+use tidegate_core::{Region, SharedEntry};
 
 /// One change of the leader's map: a region takes the place of everything that it displaces.
 #[derive(Debug)]
@@ -18,7 +17,7 @@ pub struct Change<'a> {
     pub put: &'a Region,
     /// What it no longer holds: the region's former state under the same id, and every region that overlapped it.
     /// Each appears once.
-    pub displaced: &'a [Arc<Entry>],
+    pub displaced: &'a [SharedEntry],
 }
 
 /// Hears of every change, in order.

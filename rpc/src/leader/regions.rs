@@ -75,7 +75,7 @@ pub(super) struct Seed {
 /// The leader's regions.
 pub(super) struct Regions {
     map: Arc<RegionMap>,
-    history: History<Arc<Entry>>,
+    history: History<SharedEntry>,
     head: watch::Sender<u64>,
     observer: Option<Arc<dyn ChangeObserver>>,
     clock: Arc<dyn Clock>,
@@ -84,7 +84,7 @@ pub(super) struct Regions {
 }
 
 struct Writer {
-    appender: Appender<Arc<Entry>>,
+    appender: Appender<SharedEntry>,
     /// Release 8.5: changes that the broadcaster has not taken yet.
     unrecorded: VecDeque<SharedEntry>,
     sequence: u64,
@@ -113,7 +113,7 @@ struct Admitted {
     region: Region,
     term: u64,
     publish: bool,
-    displaced: Vec<Arc<Entry>>,
+    displaced: Vec<SharedEntry>,
 }
 
 impl fmt::Debug for Regions {
@@ -166,7 +166,7 @@ impl Regions {
         &self.map
     }
 
-    pub(super) fn history(&self) -> &History<Arc<Entry>> {
+    pub(super) fn history(&self) -> &History<SharedEntry> {
         &self.history
     }
 
@@ -297,7 +297,7 @@ impl Regions {
             // Checked against the same map under the same lock by the same rules.
             tracing::error!(%refused, "the map refused a change that PD's rules admit");
         }
-        let entries: Vec<Option<Arc<Entry>>> = {
+        let entries: Vec<Option<SharedEntry>> = {
             let snapshot = self.map.pin();
             ids.iter()
                 .map(|&id| snapshot.by_id(id).map(|entry| entry.to_shared()))
@@ -427,7 +427,7 @@ impl Group {
             .overlaps(region.range())
             .filter(|entry| entry.id() != region.id())
             .map(|entry| entry.to_shared());
-        let mut displaced: Vec<Arc<Entry>> = origin.into_iter().chain(overlapped).collect();
+        let mut displaced: Vec<SharedEntry> = origin.into_iter().chain(overlapped).collect();
         displaced.retain(|old| self.displaced.insert(old.id()));
         self.ids.insert(region.id());
         self.ranges

@@ -3,9 +3,7 @@
 //! The lists of a frame are parallel and always of equal length: an unknown leader is an empty peer, and absent buckets
 //! are an empty message, because PD's own followers count on it.
 
-use std::sync::Arc;
-
-use tidegate_core::Entry;
+use tidegate_core::SharedEntry;
 
 use crate::proto::convert::{buckets_to_pb, leader_to_pb, region_to_pb, stats_to_pb};
 use crate::proto::header::{error_header, ok_header};
@@ -15,7 +13,7 @@ use crate::proto::pdpb::{ErrorType, SyncRegionResponse};
 pub(crate) fn regions<'a>(
     cluster_id: u64,
     start_index: u64,
-    entries: impl ExactSizeIterator<Item = &'a Arc<Entry>>,
+    entries: impl ExactSizeIterator<Item = &'a SharedEntry>,
 ) -> SyncRegionResponse {
     let mut frame = SyncRegionResponse {
         header: Some(ok_header(cluster_id)),

@@ -1,9 +1,8 @@
 //! One stream: its cursor, the task that moves it, and every way in which it can end.
 
 use std::fmt;
-use std::sync::Arc;
 
-use tidegate_core::Entry;
+use tidegate_core::SharedEntry;
 use tidegate_core::history::{Cursor, History, Step};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
@@ -43,7 +42,7 @@ pub(super) struct SyncStream<'a> {
     seat: &'a Seat,
     head: watch::Receiver<u64>,
     /// Stands at the first record that was not sent. The history grows, within its limit, to keep that one.
-    pub(super) cursor: Cursor<Arc<Entry>>,
+    pub(super) cursor: Cursor<SharedEntry>,
 }
 
 impl<'a> SyncStream<'a> {
@@ -136,7 +135,7 @@ impl<'a> SyncStream<'a> {
         self.cursor.next_index()
     }
 
-    pub(super) fn history(&self) -> &History<Arc<Entry>> {
+    pub(super) fn history(&self) -> &History<SharedEntry> {
         self.cluster.regions.history()
     }
 

@@ -5,11 +5,10 @@
 //! does not matter that the pages are of different moments: every change since the start follows them.
 
 use std::pin::pin;
-use std::sync::Arc;
 
 use prost::Message;
 use tidegate_core::history::Step;
-use tidegate_core::{Entry, Key};
+use tidegate_core::{Key, SharedEntry};
 use tokio::time::sleep;
 
 use super::drain::{End, SyncStream};
@@ -61,7 +60,7 @@ impl SyncStream<'_> {
     }
 
     /// The regions from `start` on that fill a frame, and where the next page starts.
-    fn page(&self, start: &Key) -> (Vec<Arc<Entry>>, Option<Key>) {
+    fn page(&self, start: &Key) -> (Vec<SharedEntry>, Option<Key>) {
         let snapshot = self.cluster.regions.map().pin();
         let page: Vec<_> = snapshot
             .scan(start, &[])

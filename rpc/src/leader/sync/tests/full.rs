@@ -5,8 +5,8 @@ use super::*;
 
 /// A budget that lets one frame through at once and makes each later one wait.
 fn metered() -> LeaderConfig {
-    let four: Vec<_> = (1..=4)
-        .map(|id| Arc::new(tidegate_core::Entry::new(region(id, 2), provenance())))
+    let four: Vec<tidegate_core::SharedEntry> = (1..=4)
+        .map(|id| tidegate_core::Entry::new(region(id, 2), provenance()).into())
         .collect();
     let frame = frame::regions(CLUSTER, 4000, four.iter());
     LeaderConfig {
