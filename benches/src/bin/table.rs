@@ -10,13 +10,13 @@ use clap::Parser;
 use tidegate_benches::contender::{self, Contender, Ours, Runs};
 use tidegate_benches::fixture::Fixture;
 use tidegate_benches::op::{
-    Effort, beside, bulk, decision, frames, lookup, many, marking, ring, split, update,
+    Effort, batch, beside, bulk, decision, frames, lookup, many, marking, resident, ring, split,
+    update,
 };
 use tidegate_benches::requirement::{Verdict, judge};
 use tidegate_benches::round::Row;
 
-const OPS: [&str; 15] = [
-    "bulk",
+const OPS: [&str; 17] = [
     "get",
     "get_many16",
     "scan64",
@@ -25,8 +25,11 @@ const OPS: [&str; 15] = [
     "update_2w",
     "mixed_2t",
     "split_merge",
+    "batch1000",
     "by_id",
+    "bulk",
     "apply_frames",
+    "bytes_per_region",
     "gate",
     "ring_push",
     "mark",
@@ -46,8 +49,8 @@ struct Options {
     /// Operations of one contender in a round
     #[arg(long, default_value_t = 100_000)]
     operations: usize,
-    /// Operations to measure; get brings get_2r, bulk the sorted and the shuffled load, ring_push its row beside a reader, gate the
-    /// clock, mark the confirmation, renew the renewal that writes
+    /// Operations to measure; get brings get_2r, bulk the sorted and the shuffled load, ring_push
+    /// its row beside a reader, gate the clock, mark the confirmation, renew the renewal that writes
     #[arg(long, value_delimiter = ',', value_parser = OPS, default_values_t = OPS.map(String::from))]
     ops: Vec<String>,
     /// Contenders to measure; none means all
@@ -59,10 +62,23 @@ struct Options {
     /// Fail unless the requirements hold
     #[arg(long)]
     require: bool,
+    /// Load one contender and print what it made resident
+    #[arg(long = resident::OPTION, hide = true)]
+    resident_of: Option<String>,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if let Some(contender) = &options.resident_of {
+        let regions = options.regions.first().copied().unwrap_or(1);
+        return match resident::print(contender, regions) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("cannot measure {contender}: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let rows = measure(&options);
     match report(&options, &rows) {
         Ok(true) => ExitCode::SUCCESS,
@@ -108,6 +124,10 @@ fn measure(options: &Options) -> Vec<Row> {
             eprintln!("{regions} regions: get_many16");
             rows.extend(many::get_many(&fixture, effort));
         }
+        if wanted("batch1000") {
+            eprintln!("{regions} regions: batch1000");
+            rows.extend(batch::batch(&fixture, effort));
+        }
         if wanted("by_id") {
             eprintln!("{regions} regions: by_id");
             rows.extend(lookup::by_id(&fixture, effort));
@@ -119,6 +139,17 @@ fn measure(options: &Options) -> Vec<Row> {
         if wanted("apply_frames") {
             eprintln!("{regions} regions: apply_frames");
             rows.extend(frames::apply_frames(&fixture, options.rounds));
+        }
+    }
+    for &regions in options
+        .regions
+        .iter()
+        .filter(|_| wanted("bytes_per_region"))
+    {
+        eprintln!("{regions} regions: bytes_per_region");
+        match resident::bytes(&Fixture::new(regions.max(1)), options.rounds.min(3)) {
+            Ok(measured) => rows.extend(measured),
+            Err(error) => eprintln!("cannot measure bytes_per_region: {error}"),
         }
     }
     if wanted("gate") {

@@ -1,5 +1,6 @@
 //! The operations. Each function sets its lanes beside one another and returns their rows.
 
+pub mod batch;
 pub mod beside;
 pub mod bulk;
 pub mod decision;
@@ -8,6 +9,7 @@ pub mod frames;
 pub mod lookup;
 pub mod many;
 pub mod marking;
+pub mod resident;
 pub mod ring;
 pub mod split;
 pub mod update;
