@@ -5,17 +5,25 @@
 //! pattern (more than half of the cost of a batch at a million regions), so the
 //! memory goes back to the map's own pools, one for each size.
 //!
-//! A pool is a stack that is pushed to piecewise but only ever taken whole: an
-//! edit takes all of it, uses what it needs and puts the rest back. Taking whole
-//! rules out that a block is popped, reused and pushed again while another
-//! thread holds a stale link to it (the ABA problem of such stacks). An edit
-//! that finds the pool taken goes to the allocator.
+//! A pool is a few stacks that are pushed to piecewise but only ever taken whole:
+//! an edit takes all of one, uses what it needs and puts the rest back. Taking
+//! whole rules out that a block is popped, reused and pushed again while another
+//! thread holds a stale link to it (the ABA problem of such stacks).
+//!
+//! Each thread has a stack that it gives to, and takes from first; one that finds
+//! it empty takes another's, so that what a reader has freed goes back to the
+//! writer, and two writers do not leave each other to the allocator (which cost
+//! each of them half of its speed).
 
 #[cfg(tidegate_loom)]
 pub mod door;
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{NonNull, null_mut};
+// Not the door's: it numbers threads, and orders nothing.
+use std::sync::atomic::AtomicUsize as Counter;
+
+use crossbeam_utils::CachePadded;
 
 use crate::prefetch::prefetch;
 use crate::sync::Canary;
@@ -29,6 +37,15 @@ pub(crate) struct Pool {
     layout: Layout,
     /// About so many blocks are kept; more are freed.
     kept: usize,
+    stacks: [CachePadded<Stack>; STACKS],
+}
+
+/// How many stacks a pool has: enough for the few writers that a map has. One under
+/// the model checker, whose threads then meet.
+const STACKS: usize = if cfg!(tidegate_loom) { 1 } else { 4 };
+
+#[derive(Debug)]
+struct Stack {
     first: AtomicPtr<Free>,
     /// About how many there are.
     len: AtomicUsize,
@@ -95,9 +112,12 @@ impl Spare {
         self.len += 1;
     }
 
-    /// Gives all memory back to the allocator.
-    fn release(&mut self) {
-        while let Some(memory) = self.pop() {
+    /// Gives all memory but that of `kept` blocks back to the allocator.
+    fn release(&mut self, kept: usize) {
+        while self.len > kept || kept == 0 {
+            let Some(memory) = self.pop() else {
+                break;
+            };
             // SAFETY: from `take`, and out of the list now.
             unsafe { dealloc(memory.as_ptr(), self.layout) };
         }
@@ -121,7 +141,7 @@ impl Spare {
 
 impl Drop for Spare {
     fn drop(&mut self) {
-        self.release();
+        self.release(0);
     }
 }
 
@@ -150,8 +170,7 @@ impl Pool {
         Self {
             layout,
             kept,
-            first: AtomicPtr::new(null_mut()),
-            len: AtomicUsize::new(0),
+            stacks: std::array::from_fn(|_| CachePadded::default()),
         }
     }
 
@@ -160,43 +179,82 @@ impl Pool {
         Spare::new(self.layout)
     }
 
-    /// Takes all that is there.
+    /// Takes all that this thread has given, or all that another has.
     pub(crate) fn take(&self) -> Spare {
-        if self.kept == 0 {
-            return self.spare();
+        let own = own_stack();
+        for next in 0..STACKS {
+            let stack = &self.stacks[(own + next) % STACKS];
+            // Relaxed: only to see whether it is worth a write.
+            if stack.first.load(Relaxed).is_null() {
+                continue;
+            }
+            let (first, len) = stack.take();
+            if !first.is_null() {
+                return Spare {
+                    first,
+                    len,
+                    ..self.spare()
+                };
+            }
         }
-        // Acquire: pairs with the Release in `push` and `put_back`: whoever freed
-        // the nodes has written the links. Fails without it:
-        // pool::a_block_has_one_owner.
-        let first = self.first.swap(null_mut(), Acquire);
-        Spare {
-            layout: self.layout,
-            first,
-            last: null_mut(),
-            // Relaxed: an estimate.
-            len: self.len.swap(0, Relaxed),
-        }
+        self.spare()
     }
 
     /// Adds what is left of `spare`, or frees it if there is enough.
     pub(crate) fn give(&self, mut spare: Spare) {
-        if self.kept == 0 {
+        if self.kept == 0 || spare.first.is_null() {
             return;
         }
         // Relaxed: an estimate.
-        if spare.len + self.len.load(Relaxed) > self.kept {
-            spare.release();
+        let lens = self.stacks.iter().map(|stack| stack.len.load(Relaxed));
+        let room = self.kept.saturating_sub(lens.sum());
+        if spare.len > room {
+            spare.release(room);
         }
         if spare.first.is_null() {
             return;
         }
+        let stack = &self.stacks[own_stack()];
         // Relaxed: an estimate.
-        self.len.fetch_add(spare.len, Relaxed);
+        stack.len.fetch_add(spare.len, Relaxed);
         if spare.last.is_null() {
-            self.put_back(spare);
+            stack.put_back(spare);
         } else {
-            self.push(spare);
+            stack.push(spare);
         }
+    }
+}
+
+/// The stack of this thread.
+fn own_stack() -> usize {
+    static THREADS: Counter = Counter::new(0);
+    thread_local! {
+        static OWN: usize = THREADS.fetch_add(1, Relaxed) % STACKS;
+    }
+    // A thread that ends may still free.
+    OWN.try_with(|own| *own).unwrap_or(0)
+}
+
+// === impl Stack ===
+
+impl Default for Stack {
+    fn default() -> Self {
+        Self {
+            first: AtomicPtr::new(null_mut()),
+            len: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Stack {
+    /// Takes all that is there, and about how many that are.
+    fn take(&self) -> (*mut Free, usize) {
+        // Acquire: pairs with the Release in `push` and `put_back`: whoever freed
+        // the nodes has written the links. Fails without it:
+        // pool::a_block_has_one_owner.
+        let first = self.first.swap(null_mut(), Acquire);
+        // Relaxed: an estimate.
+        (first, self.len.swap(0, Relaxed))
     }
 
     /// Adds a list whose last link is known.
@@ -245,7 +303,14 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        drop(self.take());
+        for stack in &self.stacks {
+            let (first, len) = stack.take();
+            drop(Spare {
+                first,
+                len,
+                ..self.spare()
+            });
+        }
     }
 }
 
