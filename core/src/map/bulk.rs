@@ -146,7 +146,7 @@ impl BulkLoad {
         for (place, (_, entry)) in self.entries.into_iter().enumerate() {
             if apart[place] {
                 // The count is the map's now.
-                std::mem::forget(entry);
+                let _ = entry.into_ptr();
             } else {
                 let expect = Expect::Any;
                 rest.push(Change::Put { entry, expect });

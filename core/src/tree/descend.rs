@@ -93,7 +93,7 @@ impl<'s> TreeRef<'s> {
 }
 
 #[cold]
-pub(super) fn rightmost(mut node: NodeRef<'_>) -> EntryPtr {
+fn rightmost(mut node: NodeRef<'_>) -> EntryPtr {
     loop {
         match node {
             NodeRef::Inner(inner) => node = inner.child_ref(inner.len()),

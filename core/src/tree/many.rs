@@ -10,8 +10,7 @@
 use std::array;
 
 use super::TreeRef;
-use super::descend::rightmost;
-use super::node::{Inner, Leaf, NodeRef};
+use super::node::{Leaf, NodeRef};
 use super::search::Sought;
 use crate::entry::{Entry, EntryPtr};
 
@@ -23,8 +22,6 @@ pub(crate) const GROUP: usize = 16;
 struct Descent<'s, 'k> {
     keys: [Sought<'k>; GROUP],
     nodes: [NodeRef<'s>; GROUP],
-    /// The deepest subtree that lies to the left of each way.
-    left: [Option<(&'s Inner, usize)>; GROUP],
     len: usize,
 }
 
@@ -38,10 +35,12 @@ impl<'s> TreeRef<'s> {
             found.fill(None);
             return;
         };
-        descent.leaves(|index, leaf, key| {
-            let floor = match leaf.count_at_most(key).checked_sub(1) {
+        let counts = descent.counts();
+        descent.for_each_leaf(|index, leaf, key| {
+            let floor = match counts[index].checked_sub(1) {
                 Some(place) => Some(leaf.pointer(place)),
-                None => descent.left_of(index),
+                // It is in the leaf before, if there is one.
+                None => self.floor(key.key),
             };
             found[index] = floor.inspect(|floor| floor.prefetch());
         });
@@ -57,14 +56,14 @@ impl<'s> TreeRef<'s> {
             found.fill(None);
             return;
         };
-        descent.leaves(|index, leaf, key| {
-            let neighbours = match leaf.count_at_most(key) {
-                0 => descent.left_of(index).map(|floor| {
+        let counts = descent.counts();
+        descent.for_each_leaf(|index, leaf, key| {
+            let neighbours = match counts[index] {
+                0 | 1 => self.floor(key.key).map(|floor| {
                     // SAFETY: what the tree holds is alive for `'s`.
                     let entry: &'s Entry = unsafe { floor.as_ref() };
                     (self.before(entry.start()), floor)
                 }),
-                1 => Some((descent.left_of(index), leaf.pointer(0))),
                 count => Some((Some(leaf.pointer(count - 2)), leaf.pointer(count - 1))),
             };
             found[index] = neighbours.inspect(|(before, floor)| {
@@ -80,7 +79,6 @@ impl<'s> TreeRef<'s> {
         let mut descent = Descent {
             keys: array::from_fn(|index| Sought::new(keys.get(index).map_or(&[], K::as_ref))),
             nodes: [root; GROUP],
-            left: [None; GROUP],
             len: keys.len().min(GROUP),
         };
         while descent.step() {}
@@ -92,34 +90,35 @@ impl<'s> Descent<'s, '_> {
     /// Goes down a level with every key, unless they have come to the leaves.
     #[inline]
     fn step(&mut self) -> bool {
-        let ways = self.keys.iter().zip(&mut self.nodes).zip(&mut self.left);
-        for ((key, node), left) in ways.take(self.len) {
+        for (key, node) in self.keys.iter().zip(&mut self.nodes).take(self.len) {
             let NodeRef::Inner(inner) = *node else {
                 return false;
             };
-            let place = inner.child_for(key);
-            if let Some(place) = place.checked_sub(1) {
-                *left = Some((inner, place));
-            }
-            // Asks for it.
-            *node = inner.child_ref(place);
+            *node = inner.child_for_search(inner.child_for(key));
         }
         self.len > 0
     }
 
+    /// How many regions of its leaf start at or before each key. Asks for the
+    /// pointer to the last of these.
+    #[inline]
+    fn counts(&self) -> [usize; GROUP] {
+        let mut counts = [0; GROUP];
+        self.for_each_leaf(|index, leaf, key| {
+            counts[index] = leaf.count_at_most(key);
+            leaf.prefetch_pointer(counts[index].saturating_sub(1));
+        });
+        counts
+    }
+
     /// Calls `visit` with each key and its leaf.
     #[inline]
-    fn leaves(&self, mut visit: impl FnMut(usize, &'s Leaf, &Sought<'_>)) {
+    fn for_each_leaf(&self, mut visit: impl FnMut(usize, &'s Leaf, &Sought<'_>)) {
         let ways = self.keys.iter().zip(&self.nodes).enumerate();
         for (index, (key, node)) in ways.take(self.len) {
             if let NodeRef::Leaf(leaf) = node {
                 visit(index, leaf, key);
             }
         }
-    }
-
-    /// The last region before the leaf of a key.
-    fn left_of(&self, index: usize) -> Option<EntryPtr> {
-        self.left[index].map(|(inner, place)| rightmost(inner.child_ref(place)))
     }
 }

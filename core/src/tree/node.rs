@@ -155,6 +155,18 @@ impl NodePtr {
         }
     }
 
+    /// Asks for what tells the place of a key in the node, not for what stands at
+    /// that place.
+    #[inline]
+    pub(super) fn prefetch_heads(self) {
+        const { assert!(offset_of!(Leaf, heads) == 0 && offset_of!(Inner, heads) == 0) };
+        let node = match self.kind() {
+            RawNode::Leaf(leaf) => leaf.cast(),
+            RawNode::Inner(inner) => inner.cast::<Heads>(),
+        };
+        prefetch(node.as_ptr(), size_of::<Heads>());
+    }
+
     /// # Safety
     ///
     /// The node, and everything below it, stays alive and unchanged for `'s`.
@@ -224,6 +236,12 @@ impl Leaf {
             Some(pointer) => pointer,
             None => unreachable!("slot {place} of {} is empty", self.len()),
         }
+    }
+
+    /// Asks for the pointer in slot `place`.
+    #[inline]
+    pub(super) fn prefetch_pointer(&self, place: usize) {
+        prefetch(&raw const self.slots[place], 1);
     }
 
     /// The entry in slot `place`.
@@ -370,6 +388,15 @@ impl Inner {
         child.prefetch();
         // SAFETY: a node that can be read keeps what is below it alive: it is
         // freed only after it has become unreachable for the same readers.
+        unsafe { child.as_ref() }
+    }
+
+    /// The same, but asks for the heads of the child only.
+    #[inline]
+    pub(super) fn child_for_search(&self, place: usize) -> NodeRef<'_> {
+        let child = self.child(place);
+        child.prefetch_heads();
+        // SAFETY: as in `child_ref`.
         unsafe { child.as_ref() }
     }
 
