@@ -89,6 +89,9 @@ struct ServeArgs {
     /// trace, debug, info, warn, error or fatal [default: info]
     #[arg(short = 'L', long, value_name = "LEVEL")]
     log_level: Option<String>,
+    /// Where log lines go, begun anew at 300 MiB [default: stderr]
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
 }
 
 const SERVE_KEYS: &str = "\
@@ -106,7 +109,12 @@ Keys of the config file: the flags' names, and
   shutdown-deadline = \"5s\"   longest time for a graceful stop
   backend-timeout = \"3s\"     longest time for one call to PD
   max-backoff = \"3s\"         longest pause between attempts to reach PD
+  admin-addr = \"\"            where GET and POST /router/api/v1/config are answered; nowhere by default
+  admin-writable = false     whether POST may change anything
   [log] level, format        format: text or json
+  [log.file] filename, max-size, max-days, max-backups
+                             MiB of the file; days and number of old ones; 0 for no bound
+SIGHUP reads the file again; what needs a start is named in the log. It opens the log file again, too.
 The keys of PD's own router are accepted.";
 
 /// Runs the process with its arguments, the program's name first, and tells how it ended.
@@ -136,6 +144,7 @@ impl ServeArgs {
             data_dir: self.data_dir.clone(),
             present_as: self.present_as.clone(),
             log_level: self.log_level.clone(),
+            log_file: self.log_file.clone(),
         }
     }
 }

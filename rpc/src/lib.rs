@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod audit;
 pub mod cli;
 pub mod clock;

@@ -1,16 +1,19 @@
 //! `tidegate serve`: start, run until a signal, stop.
 //!
 //! Nothing is logged before the start can no longer fail, so that a start that fails says one
-//! line and no more. SIGINT and SIGTERM stop gracefully; a second one stops at once.
+//! line and no more. SIGINT and SIGTERM stop gracefully; a second one stops at once. SIGHUP reads the settings again.
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::{BAD_START, bad_start};
-use crate::config::{self, Overrides, Parsed};
+use crate::admin::{self, Tuner};
+use crate::config::{self, LogSink, Overrides, Parsed};
 use crate::replica::hooks::Hooks;
 use crate::replica::{Bound, Counts, Failure};
 
@@ -31,16 +34,18 @@ pub(super) fn run(overrides: &Overrides, path: Option<&Path>) -> ExitCode {
             ));
         }
     };
-    let code = runtime.block_on(serve(parsed));
+    let code = runtime.block_on(serve(parsed, overrides, path));
     // A task that hangs must not hold up the exit.
     runtime.shutdown_background();
     code
 }
 
-async fn serve(parsed: Parsed) -> ExitCode {
+async fn serve(parsed: Parsed, overrides: &Overrides, path: Option<&Path>) -> ExitCode {
+    let tuned = parsed.clone();
     let Parsed {
         serve,
         log,
+        admin,
         warnings,
     } = parsed;
     let deadline = serve.shutdown_deadline;
@@ -48,6 +53,14 @@ async fn serve(parsed: Parsed) -> ExitCode {
     let mut signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => return bad_start(&format!("cannot listen for signals: {error}")),
+    };
+    let hangup = match signal(SignalKind::hangup()) {
+        Ok(hangup) => hangup,
+        Err(error) => return bad_start(&format!("cannot listen for signals: {error}")),
+    };
+    let admin = match admin::bind(&admin).await {
+        Ok(listener) => listener,
+        Err(error) => return bad_start(&error.to_string()),
     };
     let bound = match Bound::new(serve, Hooks::default()).await {
         Ok(bound) => bound,
@@ -61,7 +74,11 @@ async fn serve(parsed: Parsed) -> ExitCode {
         }
         _ = signals.next() => return ExitCode::SUCCESS,
     }
-    config::log::init(log);
+    let sink = match LogSink::open(&log) {
+        Ok(sink) => sink,
+        Err(error) => return bad_start(&error.to_string()),
+    };
+    let log = config::log::init(&log, sink);
     for warning in warnings {
         warn!("{warning}");
     }
@@ -79,6 +96,19 @@ async fn serve(parsed: Parsed) -> ExitCode {
         endpoints,
         "serving",
     );
+    let shared = Arc::clone(replica.shared());
+    let path = path.map(Path::to_owned);
+    let tuner = Arc::new(Tuner::new(tuned, overrides.clone(), path, shared, log));
+    let stop_admin = CancellationToken::new();
+    // Ends with this function, however it returns.
+    let _stop_admin = stop_admin.clone().drop_guard();
+    if let Some(listener) = admin {
+        if let Ok(addr) = listener.local_addr() {
+            info!(admin = %addr, "settings are shown, and changed if they may be");
+        }
+        admin::spawn(listener, Arc::clone(&tuner), stop_admin.clone());
+    }
+    tokio::spawn(reload_at(hangup, tuner, stop_admin));
     tokio::select! {
         signal = signals.next() => info!(signal, ?deadline, "stopping"),
         failure = replica.failed() => {
@@ -101,6 +131,19 @@ async fn serve(parsed: Parsed) -> ExitCode {
         signal = signals.next() => warn!(signal, "stopped at once"),
     }
     ExitCode::SUCCESS
+}
+
+/// Reads the settings again at each SIGHUP, until `stop`.
+async fn reload_at(mut hangup: Signal, tuner: Arc<Tuner>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            signal = hangup.recv() => match signal {
+                Some(()) => tuner.reload(),
+                None => return,
+            },
+        }
+    }
 }
 
 /// The signals that end the process.

@@ -8,7 +8,8 @@
 //! `advertise-listen-addr`, `max-age`, `time-threshold`, `index-threshold`, `stall-threshold`,
 //! `probe-interval`, `backend-timeout`, `max-backoff`, `when-stale`, `present-as`,
 //! `allow-bounded-staleness`, `shutdown-deadline`, `data-dir`, `audit-pass`, `audit-grace`,
-//! `[log]` `level` and `format`.
+//! `admin-addr`, `admin-writable`, `[log]` `level` and `format`, `[log.file]` `filename`, `max-size`, `max-days`,
+//! `max-backups`, `security.redact-info-log`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,11 +18,11 @@ use toml::Value;
 
 use super::address::{parse_endpoint, parse_endpoints};
 use super::duration::parse_duration;
-use super::log::{LogFormat, LogLevel};
+use super::log::{LogFile, LogFormat, LogLevel};
 use super::{ConfigError, Parsed, PresentAs, WhenStale};
 
 /// Keys that are ours, with their tables.
-const OURS: &[&str] = &[
+pub(super) const OURS: &[&str] = &[
     "name",
     "backend-endpoints",
     "listen-addr",
@@ -40,8 +41,15 @@ const OURS: &[&str] = &[
     "audit-grace",
     "shutdown-deadline",
     "data-dir",
+    "admin-addr",
+    "admin-writable",
     "log.level",
     "log.format",
+    "log.file.filename",
+    "log.file.max-size",
+    "log.file.max-days",
+    "log.file.max-backups",
+    "security.redact-info-log",
 ];
 
 /// Keys that PD's router knows and that have no effect here yet. One that ends in a dot stands
@@ -61,16 +69,11 @@ const PDS: &[&str] = &[
     "log.error-output-path",
     "log.timeout",
     "log.sampling.",
-    "log.file.filename",
-    "log.file.max-size",
-    "log.file.max-days",
-    "log.file.max-backups",
     "log.file.compression",
     "security.cacert-path",
     "security.cert-path",
     "security.key-path",
     "security.cert-allowed-cn",
-    "security.redact-info-log",
     "security.encryption.",
 ];
 
@@ -140,7 +143,7 @@ pub(super) fn apply_text(path: &Path, text: &str, parsed: &mut Parsed) -> Result
 }
 
 /// Sets one of our own keys; false if it is none of them.
-fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool, ConfigError> {
+pub(super) fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool, ConfigError> {
     let serve = &mut parsed.serve;
     match key {
         "name" => match text(key, value)? {
@@ -194,6 +197,24 @@ fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool, ConfigErro
         "present-as" => serve.present_as = PresentAs::parse(key, text(key, value)?)?,
         "allow-bounded-staleness" => serve.allow_bounded_staleness = switch(key, value)?,
         "log.level" => parsed.log.level = LogLevel::parse(key, text(key, value)?)?,
+        "admin-addr" => match text(key, value)? {
+            "" => {}
+            url => parsed.admin.addr = Some(parse_endpoint(key, url)?),
+        },
+        "admin-writable" => parsed.admin.writable = switch(key, value)?,
+        "log.file.filename" => log_file(parsed).filename = text(key, value)?.into(),
+        "log.file.max-size" => log_file(parsed).max_size = count(key, value)?,
+        "log.file.max-days" => log_file(parsed).max_days = count(key, value)?,
+        "log.file.max-backups" => log_file(parsed).max_backups = count(key, value)?,
+        // No line has a key in it, so that each of PD's values is kept to.
+        "security.redact-info-log" => {
+            let marker = value
+                .as_str()
+                .is_some_and(|text| matches!(text, "MARKER" | "marker" | "on" | "off" | ""));
+            if !marker {
+                switch(key, value)?;
+            }
+        }
         "log.format" => parsed.log.format = LogFormat::parse(key, text(key, value)?)?,
         _ => return Ok(false),
     }
@@ -210,6 +231,16 @@ fn switch(key: &str, value: &Value) -> Result<bool, ConfigError> {
     value
         .as_bool()
         .ok_or_else(|| ConfigError::value(key, shown(value), "true or false, without quotes"))
+}
+
+fn log_file(parsed: &mut Parsed) -> &mut LogFile {
+    parsed.log.file.get_or_insert_default()
+}
+
+/// A count; 0 is one.
+fn count<N: TryFrom<i64>>(key: &str, value: &Value) -> Result<N, ConfigError> {
+    let count = value.as_integer().and_then(|count| N::try_from(count).ok());
+    count.ok_or_else(|| ConfigError::value(key, shown(value), "a whole number, 0 for no bound"))
 }
 
 fn duration(key: &str, value: &Value) -> Result<Duration, ConfigError> {

@@ -1,18 +1,52 @@
-//! How the process logs: to stderr, through `tracing`, at PD's levels.
+//! How the process logs: to stderr or a file, through `tracing`, at PD's levels.
+//!
+//! No line has a key of a region in it, redacted or not: regions are named by their ids.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::{Registry, reload};
 
 use super::ConfigError;
+use super::rotate::RotatingFile;
 
-/// `[log]` of the file and `-L`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// `[log]` of the file, `-L` and `--log-file`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogConfig {
     /// What is logged.
     pub level: LogLevel,
     /// How it looks.
     pub format: LogFormat,
+    /// Where it goes; to stderr when nothing is said.
+    pub file: Option<LogFile>,
+}
+
+/// `[log.file]`: a file that is begun anew when it is full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFile {
+    /// The file (`filename`).
+    pub filename: PathBuf,
+    /// Its size in MiB at most (`max-size`); 0 for no end.
+    pub max_size: u64,
+    /// For how many days old files are kept (`max-days`); 0 for ever.
+    pub max_days: u32,
+    /// How many old files are kept (`max-backups`); 0 for all.
+    pub max_backups: u32,
+}
+
+impl Default for LogFile {
+    fn default() -> Self {
+        Self {
+            filename: PathBuf::new(),
+            max_size: 300,
+            max_days: 0,
+            max_backups: 0,
+        }
+    }
 }
 
 /// PD's levels; `fatal` is what we call `error`.
@@ -61,6 +95,18 @@ impl LogLevel {
         }
     }
 
+    /// PD's name for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+
     fn filter(self) -> LevelFilter {
         match self {
             Self::Trace => LevelFilter::TRACE,
@@ -73,6 +119,15 @@ impl LogLevel {
 }
 
 impl LogFormat {
+    /// PD's name for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+
     /// Reads a format by PD's name for it. `setting` is the key it came from.
     ///
     /// # Errors
@@ -90,26 +145,118 @@ impl LogFormat {
     }
 }
 
-/// Starts logging to stderr; does nothing where a subscriber is set already.
-///
-/// Our own events go by the level asked for, those of the libraries below by `warn` at most.
-pub fn init(config: LogConfig) {
-    use tracing_subscriber::filter::Targets;
-    use tracing_subscriber::prelude::*;
+/// Where log lines go.
+#[derive(Clone, Debug)]
+pub struct LogSink(Option<Arc<Mutex<RotatingFile>>>);
 
-    let level = config.level.filter();
-    let targets = Targets::new()
+/// What of the logging can be changed while it goes on.
+#[derive(Clone, Debug)]
+pub struct LogHandle {
+    /// `None` where somebody else's subscriber is in place.
+    filter: Option<reload::Handle<Targets, Registry>>,
+    sink: LogSink,
+}
+
+impl LogSink {
+    /// Opens the log file, if there is to be one.
+    ///
+    /// # Errors
+    /// [`ConfigError::LogFile`]: it cannot be opened.
+    pub fn open(config: &LogConfig) -> Result<Self, ConfigError> {
+        let Some(file) = &config.file else {
+            return Ok(Self(None));
+        };
+        let opened = RotatingFile::open(file.clone()).map_err(|source| ConfigError::LogFile {
+            path: file.filename.clone(),
+            source,
+        })?;
+        Ok(Self(Some(Arc::new(Mutex::new(opened)))))
+    }
+}
+
+/// One line on its way.
+#[derive(Debug)]
+pub struct Line<'s>(&'s LogSink);
+
+impl io::Write for Line<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match &self.0.0 {
+            // A poisoned file is still a file.
+            Some(file) => file
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .write(line),
+            None => io::stderr().write(line),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'s> MakeWriter<'s> for LogSink {
+    type Writer = Line<'s>;
+
+    fn make_writer(&'s self) -> Line<'s> {
+        Line(self)
+    }
+}
+
+impl LogHandle {
+    /// Of a process whose logging is not ours.
+    #[must_use]
+    pub fn detached() -> Self {
+        Self {
+            filter: None,
+            sink: LogSink(None),
+        }
+    }
+
+    /// Logs at another level from now on.
+    pub fn set_level(&self, level: LogLevel) {
+        if let Some(filter) = &self.filter {
+            // It fails when the subscriber is gone, and then nothing is logged at any level.
+            let _ = filter.reload(targets(level));
+        }
+    }
+
+    /// Opens the log file by its name again, after somebody has moved it away.
+    ///
+    /// # Errors
+    /// It cannot be opened; what was open stays.
+    pub fn reopen(&self) -> io::Result<()> {
+        match &self.sink.0 {
+            Some(file) => file.lock().unwrap_or_else(PoisonError::into_inner).reopen(),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Our own events go by the level asked for, those of the libraries below by `warn` at most.
+fn targets(level: LogLevel) -> Targets {
+    let level = level.filter();
+    Targets::new()
         .with_target("tidegate", level)
         .with_target("tidegate_core", level)
-        .with_default(level.min(LevelFilter::WARN));
-    let registry = tracing_subscriber::registry().with(targets);
+        .with_default(level.min(LevelFilter::WARN))
+}
+
+/// Starts logging; does nothing where a subscriber is set already.
+pub fn init(config: &LogConfig, sink: LogSink) -> LogHandle {
+    let (filter, handle) = reload::Layer::new(targets(config.level));
+    let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(sink.0.is_none() && io::stderr().is_terminal())
+        .with_writer(sink.clone())
         .with_target(false);
     // An error says that somebody else's subscriber is in place, which is what an embedder wants.
-    let _ = match config.format {
+    let set = match config.format {
         LogFormat::Text => registry.with(layer).try_init(),
         LogFormat::Json => registry.with(layer.json()).try_init(),
     };
+    LogHandle {
+        filter: set.is_ok().then_some(handle),
+        sink,
+    }
 }

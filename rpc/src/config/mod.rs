@@ -14,6 +14,9 @@ mod duration;
 pub mod file;
 pub mod log;
 mod presence;
+mod rotate;
+pub mod shown;
+pub mod tune;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,7 +28,7 @@ use crate::replica::audit::Knobs;
 
 pub use address::{names_no_host, parse_endpoint, parse_endpoints};
 pub use duration::{InvalidDuration, parse_duration};
-pub use log::{LogConfig, LogFormat, LogLevel};
+pub use log::{LogConfig, LogFile, LogFormat, LogHandle, LogLevel, LogSink};
 pub use presence::PresentAs;
 
 /// Where PD listens when nothing is said.
@@ -203,6 +206,17 @@ pub struct Overrides {
     pub present_as: Option<String>,
     /// `-L`, `--log-level`
     pub log_level: Option<String>,
+    /// `--log-file`
+    pub log_file: Option<PathBuf>,
+}
+
+/// The address for what changes a running replica.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// Where to listen (`admin-addr`); nowhere when nothing is said.
+    pub addr: Option<Url>,
+    /// Whether it may change anything (`admin-writable`), or only show.
+    pub writable: bool,
 }
 
 /// The settings to run with, and what to tell the operator about them.
@@ -212,6 +226,8 @@ pub struct Parsed {
     pub serve: ServeConfig,
     /// How it logs.
     pub log: LogConfig,
+    /// Where it can be changed.
+    pub admin: AdminConfig,
     /// Settings that were accepted and have no effect yet.
     pub warnings: Vec<String>,
 }
@@ -224,6 +240,7 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
     let mut parsed = Parsed {
         serve: ServeConfig::default(),
         log: LogConfig::default(),
+        admin: AdminConfig::default(),
         warnings: Vec::new(),
     };
     if let Some(path) = path {
@@ -255,6 +272,26 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
     if let Some(text) = &overrides.log_level {
         parsed.log.level = LogLevel::parse("--log-level", text)?;
     }
+    if let Some(path) = &overrides.log_file {
+        if path.as_os_str().is_empty() {
+            return Err(ConfigError::value("--log-file", "", "a file"));
+        }
+        parsed
+            .log
+            .file
+            .get_or_insert_default()
+            .filename
+            .clone_from(path);
+    }
+    // Bounds of a file that is not named ask for nothing.
+    if parsed
+        .log
+        .file
+        .as_ref()
+        .is_some_and(|file| file.filename.as_os_str().is_empty())
+    {
+        parsed.log.file = None;
+    }
     parsed.serve.check().map_err(|error| match path {
         // Only the file can set what contradicts.
         Some(path) => error.in_file(path),
@@ -270,6 +307,14 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read config file {}: {source}; check the path given with --config", path.display())]
     Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The log file cannot be opened.
+    #[error("cannot open the log file {}: {source}; give another with --log-file or log.file.filename", path.display())]
+    LogFile {
         /// The file.
         path: PathBuf,
         /// Why not.

@@ -4,6 +4,7 @@ fn from_text(text: &str) -> Result<Parsed, ConfigError> {
     let mut parsed = Parsed {
         serve: ServeConfig::default(),
         log: LogConfig::default(),
+        admin: AdminConfig::default(),
         warnings: Vec::new(),
     };
     file::apply_text(Path::new("tidegate.toml"), text, &mut parsed)?;
@@ -81,7 +82,7 @@ fn a_pd_routers_own_file_is_accepted_and_what_has_no_effect_is_said() {
         cert-path = "/tls/cert.pem"
         key-path = ""
         cert-allowed-cn = ["tidb"]
-        redact-info-log = false
+        redact-info-log = "MARKER"
         [security.encryption]
         data-encryption-method = "plaintext"
         [security.encryption.master-key]
@@ -92,7 +93,6 @@ fn a_pd_routers_own_file_is_accepted_and_what_has_no_effect_is_said() {
     let warning = parsed.warnings.join("\n");
     for key in [
         "metric.address",
-        "log.file.filename",
         "security.cert-path",
         "security.encryption.master-key.type",
     ] {
@@ -103,6 +103,13 @@ fn a_pd_routers_own_file_is_accepted_and_what_has_no_effect_is_said() {
         "an empty value asks for nothing: {warning}"
     );
     assert!(warning.contains("plain text"), "{warning}");
+    assert!(!warning.contains("redact-info-log"), "{warning}");
+    let file = parsed.log.file.expect("a log file");
+    assert_eq!(file.filename, Path::new("/var/log/router.log"));
+    assert_eq!(
+        (file.max_size, file.max_days, file.max_backups),
+        (300, 0, 0)
+    );
     assert!(from_text("").expect("empty").warnings.is_empty());
 }
 
@@ -126,6 +133,14 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
         ("audit-pass = 'never'", "audit-pass"),
         ("audit-pass = 600", "audit-pass"),
         ("audit-grace = 'off'", "audit-grace"),
+        ("admin-addr = 'here'", "admin-addr"),
+        ("admin-writable = 'yes'", "admin-writable"),
+        ("[log.file]\nmax-size = -1", "log.file.max-size"),
+        ("[log.file]\nmax-days = '3'", "log.file.max-days"),
+        (
+            "[security]\nredact-info-log = 'some'",
+            "security.redact-info-log",
+        ),
         ("when-stale = 'read-through'", "when-stale"),
         ("present-as = 'leader'", "present-as"),
         ("present-as = true", "present-as"),
@@ -190,4 +205,20 @@ fn scaling_divides_what_the_gate_goes_by() {
     assert_eq!(tenth.index_threshold, 2_000);
     assert_eq!(tenth.thresholds(), Thresholds::default().scaled(10));
     assert_eq!(tenth.shutdown_deadline, Duration::from_secs(5));
+}
+
+#[test]
+fn every_key_of_ours_is_shown() {
+    let parsed = from_text("").expect("empty");
+    let shown: Vec<&str> = shown::entries(&parsed)
+        .into_iter()
+        .map(|(key, _)| key)
+        .collect();
+    for key in file::OURS {
+        assert!(shown.contains(key), "{key}");
+    }
+    assert_eq!(shown.len(), file::OURS.len());
+    let page = shown::page(&parsed);
+    assert_eq!(page["log"]["file"]["max-size"], 300);
+    assert_eq!(page["max-age"], "10s");
 }

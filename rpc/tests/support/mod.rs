@@ -160,8 +160,8 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts it on a free port and waits until it listens.
-    pub fn start(arguments: &[&str]) -> Self {
+    /// Starts it on a free port.
+    pub fn start_quiet(arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .args(["serve", "--listen-addr", "http://127.0.0.1:0"])
             .args(arguments)
@@ -178,11 +178,16 @@ impl Served {
                 .map_while(Result::ok)
                 .try_for_each(|line| sender.send(line).ok())
         });
-        let mut served = Self {
+        Self {
             child,
             addr: SocketAddr::from(([127, 0, 0, 1], 0)),
             log,
-        };
+        }
+    }
+
+    /// Starts it on a free port and waits until it listens.
+    pub fn start(arguments: &[&str]) -> Self {
+        let mut served = Self::start_quiet(arguments);
         let line = served.line_with("serving");
         let listen = line
             .split("listen=")

@@ -432,7 +432,7 @@ impl<U: Upstream> Auditor<U> {
                 ..Said::default()
             };
             let healed = heal(&self.shared, &asked, said, answered_at);
-            debug!(region = id, ?healed, "the map was healed by a comparison");
+            debug!(region = id, "the map was healed by a comparison");
             if healed.unsettled.is_empty() {
                 let snapshot = self.shared.map.pin();
                 let own = snapshot.by_id(id);

@@ -1,0 +1,157 @@
+//! The settings of a running replica, and what puts them into effect.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use tracing::{info, warn};
+
+use crate::config::log::LogHandle;
+use crate::config::tune::{Unchanged, patched, take_over};
+use crate::config::{self, Overrides, Parsed, shown};
+use crate::replica::state::Shared;
+
+/// Shows and changes the settings of one replica.
+#[derive(Debug)]
+pub struct Tuner {
+    current: Mutex<Parsed>,
+    shared: Arc<Shared>,
+    log: LogHandle,
+    /// Where the settings came from.
+    overrides: Overrides,
+    path: Option<PathBuf>,
+}
+
+impl Tuner {
+    /// For a replica that was started with `parsed`, which came from `overrides` and the file at `path`.
+    #[must_use]
+    pub fn new(
+        parsed: Parsed,
+        overrides: Overrides,
+        path: Option<PathBuf>,
+        shared: Arc<Shared>,
+        log: LogHandle,
+    ) -> Self {
+        Self {
+            current: Mutex::new(parsed),
+            shared,
+            log,
+            overrides,
+            path,
+        }
+    }
+
+    /// Whether anything may be changed over HTTP.
+    pub fn is_writable(&self) -> bool {
+        self.current().admin.writable
+    }
+
+    /// All settings.
+    pub fn page(&self) -> Value {
+        shown::page(&self.current())
+    }
+
+    /// Changes what `patch` says, all or nothing.
+    ///
+    /// # Errors
+    /// [`Unchanged`] names each thing that is wrong.
+    pub fn change(&self, patch: &Value) -> Result<(), Unchanged> {
+        let mut current = self.current();
+        let next = patched(&current, patch)?;
+        let (changed, _) = take_over(&mut current, &next);
+        self.apply(&current);
+        info!(
+            changed = changed.join(", "),
+            "settings were changed over HTTP"
+        );
+        Ok(())
+    }
+
+    /// Reads the file again and takes over what can be; opens the log file again. What is wrong goes to the log, and
+    /// then nothing is changed.
+    pub fn reload(&self) {
+        if let Err(error) = self.log.reopen() {
+            warn!(%error, "the log file cannot be opened again; what was open stays");
+        }
+        let new = match config::load(&self.overrides, self.path.as_deref()) {
+            Ok(new) => new,
+            Err(error) => {
+                warn!(%error, "the settings cannot be reloaded and stay as they are");
+                return;
+            }
+        };
+        let mut current = self.current();
+        let (changed, fixed) = take_over(&mut current, &new);
+        self.apply(&current);
+        drop(current);
+        info!(changed = changed.join(", "), "the settings were reloaded");
+        if !fixed.is_empty() {
+            warn!(
+                unchanged = fixed.join(", "),
+                "settings that need a start stay as they are"
+            );
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Parsed> {
+        // Changes are put together aside, so that what a panic leaves is whole.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn apply(&self, parsed: &Parsed) {
+        self.shared.thresholds.set(parsed.serve.thresholds());
+        self.shared.audit.set_knobs(parsed.serve.audit);
+        self.log.set_level(parsed.log.level);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+    use tidegate_core::clock::{Clock, ManualClock};
+    use tidegate_core::{Moment, RegionMap};
+
+    use super::*;
+
+    #[test]
+    fn a_changed_threshold_shuts_the_gate_that_was_open_before() {
+        let parsed = config::load(&Overrides::default(), None).expect("defaults");
+        let clock = ManualClock::new(Moment::from_nanos(1_000_000_000));
+        let shared = Arc::new(Shared::new(
+            Arc::new(clock.clone()),
+            parsed.serve.thresholds(),
+        ));
+        let now = clock.now();
+        shared.gate.begin(1);
+        shared.gate.head_received(1, 10);
+        shared.gate.apply_started(1, now);
+        shared.gate.apply_finished(1, 10, now);
+        shared.gate.probe_answered(1, now, 10);
+        shared.map.replace_with(RegionMap::new(), 1);
+        shared.gate.publish(1);
+        clock.advance(Duration::from_secs(6));
+        let serves = || {
+            shared
+                .gate
+                .decide(1, clock.now(), &shared.thresholds.get())
+                .is_serve()
+        };
+        let log = LogHandle::detached();
+        let tuner = Tuner::new(parsed, Overrides::default(), None, Arc::clone(&shared), log);
+        assert!(serves());
+        assert!(
+            tuner.change(&json!({"max-age": "1s"})).is_err(),
+            "below the interval of probes"
+        );
+        assert!(serves());
+        tuner
+            .change(&json!({"max-age": "5s", "audit-grace": "1m"}))
+            .expect("good");
+        assert!(!serves());
+        assert_eq!(shared.audit.knobs().grace, Duration::from_secs(60));
+        tuner.reload();
+        assert!(serves(), "back to what the file and the flags say");
+    }
+}

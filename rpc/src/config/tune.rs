@@ -1,0 +1,191 @@
+//! Settings that can be changed while the replica runs, by the admin address or by a reload of the file.
+
+use serde_json::Value;
+
+use super::file::set;
+use super::shown::entries;
+use super::{ConfigError, Parsed};
+
+/// The keys that take effect at once. All others need a start.
+pub const CHANGEABLE: &[&str] = &[
+    "max-age",
+    "time-threshold",
+    "index-threshold",
+    "stall-threshold",
+    "audit-pass",
+    "audit-grace",
+    "log.level",
+];
+
+/// Why settings were not changed: each thing that is wrong, in a line of its own.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct Unchanged(pub Vec<String>);
+
+/// The settings after a change of some: `patch` is an object as PD's `POST /config` takes it, with keys that have
+/// their tables before them (`log.level`) or stand in them. Changes all or nothing.
+///
+/// # Errors
+///
+/// [`Unchanged`]: keys that nobody knows, keys that need a start, values that their keys cannot have, settings that
+/// contradict each other.
+pub fn patched(current: &Parsed, patch: &Value) -> Result<Parsed, Unchanged> {
+    let Value::Object(_) = patch else {
+        return Err(Unchanged(vec![
+            "not a JSON object; give one, as {\"max-age\": \"5s\"}".to_owned(),
+        ]));
+    };
+    let mut leaves = Vec::new();
+    flatten("", patch, &mut leaves);
+    let known = entries(current);
+    let mut next = current.clone();
+    let mut wrong = Vec::new();
+    for (key, value) in leaves {
+        if !known.iter().any(|(name, _)| *name == key) {
+            wrong.push(format!(
+                "{key}: no such setting; those that can be changed are {}",
+                CHANGEABLE.join(", ")
+            ));
+        } else if !CHANGEABLE.contains(&key.as_str()) {
+            wrong.push(format!(
+                "{key}: cannot be changed while running; set it in the file and start again"
+            ));
+        } else if let Err(error) = put(&key, value, &mut next) {
+            wrong.push(error.to_string());
+        }
+    }
+    if wrong.is_empty()
+        && let Err(error) = next.serve.check()
+    {
+        wrong.push(error.to_string());
+    }
+    if wrong.is_empty() {
+        Ok(next)
+    } else {
+        Err(Unchanged(wrong))
+    }
+}
+
+/// Takes from `new` what can be changed. Tells the keys that were, and those that would need a start.
+pub fn take_over(current: &mut Parsed, new: &Parsed) -> (Vec<&'static str>, Vec<&'static str>) {
+    let (mut changed, mut fixed) = (Vec::new(), Vec::new());
+    let before = entries(current);
+    for ((key, old), (_, value)) in before.into_iter().zip(entries(new)) {
+        if old == value {
+            continue;
+        }
+        if CHANGEABLE.contains(&key) && put(key, &value, current).is_ok() {
+            changed.push(key);
+        } else {
+            fixed.push(key);
+        }
+    }
+    (changed, fixed)
+}
+
+fn put(key: &str, value: &Value, parsed: &mut Parsed) -> Result<(), ConfigError> {
+    let unusable =
+        || ConfigError::value(key, value.to_string(), "a value as the config file has it");
+    let value = toml::Value::try_from(value).map_err(|_| unusable())?;
+    match set(key, &value, parsed)? {
+        true => Ok(()),
+        false => Err(unusable()),
+    }
+}
+
+fn flatten<'v>(prefix: &str, value: &'v Value, leaves: &mut Vec<(String, &'v Value)>) {
+    let Value::Object(table) = value else { return };
+    for (name, value) in table {
+        let key = if prefix.is_empty() {
+            name.clone()
+        } else {
+            format!("{prefix}.{name}")
+        };
+        match value {
+            Value::Object(inner) if !inner.is_empty() => flatten(&key, value, leaves),
+            _ => leaves.push((key, value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::super::{LogLevel, Overrides, load};
+    use super::*;
+
+    fn defaults() -> Parsed {
+        load(&Overrides::default(), None).expect("defaults")
+    }
+
+    #[test]
+    fn what_can_be_changed_is_changed_in_either_form() {
+        let patch = json!({"max-age": "5s", "index-threshold": 7, "audit-pass": "off", "log": {"level": "warn"}});
+        let next = patched(&defaults(), &patch).expect("good");
+        assert_eq!(next.serve.max_age, Duration::from_secs(5));
+        assert_eq!(
+            (next.serve.index_threshold, next.serve.audit.pass),
+            (7, None)
+        );
+        assert_eq!(next.log.level, LogLevel::Warn);
+        let dotted = patched(&defaults(), &json!({"log.level": "warn"})).expect("good");
+        assert_eq!(dotted.log.level, LogLevel::Warn);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_nothing_is_changed() {
+        let wrong = |patch| patched(&defaults(), &patch).expect_err("wrong").0;
+        let lines = wrong(
+            json!({"max-aeg": "5s", "name": "x", "max-age": 5, "stall-threshold": null, "time-threshold": "4s"}),
+        );
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        for key in [
+            "max-aeg: no such setting",
+            "name: cannot be changed",
+            "max-age: ",
+            "stall-threshold: ",
+        ] {
+            assert!(
+                lines.iter().any(|line| line.starts_with(key)),
+                "{key} in {lines:?}"
+            );
+        }
+        // Below the interval of probes.
+        assert!(wrong(json!({"max-age": "1s"}))[0].contains("probe-interval"));
+        assert!(wrong(json!([1]))[0].contains("JSON object"));
+    }
+
+    #[test]
+    fn a_reload_takes_what_it_can_and_tells_what_it_cannot() {
+        let mut current = defaults();
+        let mut new = defaults();
+        new.serve.max_age = Duration::from_secs(20);
+        new.serve.audit.pass = None;
+        new.serve.name = "another".to_owned();
+        let name = current.serve.name.clone();
+        assert_eq!(
+            take_over(&mut current, &new),
+            (vec!["max-age", "audit-pass"], vec!["name"])
+        );
+        assert_eq!(current.serve.max_age, Duration::from_secs(20));
+        assert_eq!(current.serve.name, name);
+        assert_eq!(take_over(&mut current, &new), (vec![], vec!["name"]));
+    }
+
+    #[test]
+    fn every_key_that_can_be_changed_is_one_that_is_shown() {
+        let parsed = defaults();
+        let known: Vec<&str> = entries(&parsed).into_iter().map(|(key, _)| key).collect();
+        assert!(CHANGEABLE.iter().all(|key| known.contains(key)));
+        // And what is shown can be put back.
+        for (key, value) in entries(&parsed)
+            .into_iter()
+            .filter(|(key, _)| CHANGEABLE.contains(key))
+        {
+            put(key, &value, &mut parsed.clone()).expect(key);
+        }
+    }
+}

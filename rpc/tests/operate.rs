@@ -1,0 +1,199 @@
+//! Settings of a running replica: shown and changed over HTTP, reloaded at SIGHUP; and its log file.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use support::{CLUSTER, PATIENCE, Served, get, leader, refusal};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const CONFIG: &str = "/router/api/v1/config";
+
+async fn post(addr: SocketAddr, body: &str) -> String {
+    let exchange = async {
+        let mut stream = TcpStream::connect(addr).await?;
+        let length = body.len();
+        let request = format!(
+            "POST {CONFIG} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        std::io::Result::Ok(text)
+    };
+    tokio::time::timeout(PATIENCE, exchange)
+        .await
+        .expect("in time")
+        .expect("an answer")
+}
+
+fn admin_of(served: &Served) -> SocketAddr {
+    let line = served.line_with("admin=");
+    let addr = line
+        .split("admin=")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next());
+    addr.expect("its address").parse().expect("an address")
+}
+
+struct Files {
+    dir: tempfile::TempDir,
+}
+
+impl Files {
+    fn new(text: &str) -> Self {
+        let files = Self {
+            dir: tempfile::tempdir().expect("a directory"),
+        };
+        files.write(text);
+        files
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir
+            .path()
+            .join(name)
+            .to_str()
+            .expect("text")
+            .to_owned()
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(self.path("tidegate.toml"), text).expect("written");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_are_shown_and_changed_on_an_address_of_their_own() {
+    let pd = leader(CLUSTER, 3).await;
+    let files =
+        Files::new("admin-addr = 'http://127.0.0.1:0'\nadmin-writable = true\nmax-age = '7s'\n");
+    let served = Served::start(&[
+        "--backend-endpoints",
+        &pd.url(),
+        "--config",
+        &files.path("tidegate.toml"),
+    ]);
+    let admin = admin_of(&served);
+    let page = get(admin, CONFIG).await;
+    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+    assert!(
+        page.contains("\"max-age\": \"7s\"") && page.contains("\"level\": \"info\""),
+        "{page}"
+    );
+
+    let answer = post(
+        admin,
+        r#"{"max-age": "9s", "log": {"level": "debug"}, "audit-pass": "off"}"#,
+    )
+    .await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains("The config is updated."),
+        "{answer}"
+    );
+    let page = get(admin, CONFIG).await;
+    assert!(
+        page.contains("\"max-age\": \"9s\"") && page.contains("\"level\": \"debug\""),
+        "{page}"
+    );
+    assert!(page.contains("\"audit-pass\": \"off\""), "{page}");
+
+    let answer = post(
+        admin,
+        r#"{"max-aeg": "9s", "name": "x", "stall-threshold": "1s"}"#,
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(
+        answer.contains("max-aeg: no such setting") && answer.contains("name: cannot be changed"),
+        "{answer}"
+    );
+    assert!(
+        get(admin, CONFIG)
+            .await
+            .contains("\"stall-threshold\": \"3s\""),
+        "nothing was changed"
+    );
+    assert!(post(admin, "{").await.starts_with("HTTP/1.1 400"));
+    // Not on the port of the lookups.
+    assert!(get(served.addr, CONFIG).await.starts_with("HTTP/1.1 404"));
+
+    files.write("admin-addr = 'http://127.0.0.1:0'\nadmin-writable = true\nmax-age = '11s'\nname = 'other'\n");
+    served.signal("HUP");
+    let line = served.line_with("need a start");
+    assert!(line.contains("name"), "{line}");
+    assert!(get(admin, CONFIG).await.contains("\"max-age\": \"11s\""));
+    files.write("max-age = 'long'\n");
+    served.signal("HUP");
+    assert!(served.line_with("cannot be reloaded").contains("max-age"));
+    assert!(get(admin, CONFIG).await.contains("\"max-age\": \"11s\""));
+    pd.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_changed_where_nothing_was_said_about_it() {
+    let pd = leader(CLUSTER, 3).await;
+    let files = Files::new("admin-addr = 'http://127.0.0.1:0'\n");
+    let served = Served::start(&[
+        "--backend-endpoints",
+        &pd.url(),
+        "--config",
+        &files.path("tidegate.toml"),
+    ]);
+    let admin = admin_of(&served);
+    let answer = post(admin, r#"{"max-age": "9s"}"#).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 403") && answer.contains("admin-writable"),
+        "{answer}"
+    );
+    assert!(get(admin, CONFIG).await.contains("\"max-age\": \"10s\""));
+    pd.stop().await;
+}
+
+#[test]
+fn an_admin_address_or_a_log_file_that_cannot_be_had_is_told_in_one_line() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", taken.local_addr().expect("its address"));
+    let files = Files::new(&format!("admin-addr = '{url}'\n"));
+    let config = files.path("tidegate.toml");
+    let start = [
+        "serve",
+        "--listen-addr",
+        "http://127.0.0.1:0",
+        "--backend-endpoints",
+        "http://127.0.0.1:1",
+    ];
+    let line = refusal(&[&start[..], &["--config", &config]].concat());
+    assert!(line.contains(&url) && line.contains("admin-addr"), "{line}");
+    let line = refusal(&[&start[..], &["--log-file", "/dev/null/log"]].concat());
+    assert!(
+        line.contains("/dev/null/log") && line.contains("--log-file"),
+        "{line}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn log_lines_go_to_the_file_and_to_a_new_one_after_a_hangup() {
+    let pd = leader(CLUSTER, 3).await;
+    let files = Files::new("");
+    let (log, moved) = (files.path("logs/tidegate.log"), files.path("moved.log"));
+    let url = pd.url();
+    let arguments = ["--backend-endpoints", &url, "--log-file", &log];
+    let served = Served::start_quiet(&arguments);
+    wait_for(&log, "serving").await;
+    std::fs::rename(&log, &moved).expect("moved");
+    served.signal("HUP");
+    wait_for(&log, "reloaded").await;
+    pd.stop().await;
+}
+
+/// Waits until the file has `text` in it.
+async fn wait_for(path: &str, text: &str) {
+    let begun = Instant::now();
+    while !std::fs::read_to_string(path).is_ok_and(|log| log.contains(text)) {
+        assert!(begun.elapsed() < PATIENCE, "no {text} in {path}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
