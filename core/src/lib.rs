@@ -30,6 +30,32 @@
 //! history) and `freshness_gate` (a replica that answers while it can prove that it
 //! is fresh). `cargo run -p tidegate-core --example region_cache` runs the first.
 //!
+//! # Without a lock
+//!
+//! Nobody waits for anybody here; each part has a protocol of its own, in its
+//! module's documentation:
+//!
+//! - The map is one pointer to an immutable root, which a writer replaces by one
+//!   compare-and-swap; readers hold a guard, and what was replaced is freed when all
+//!   guards of the time have ended. Tree (`tree/mod.rs`), index by id and generation
+//!   hang in the one root.
+//! - An entry is immutable but for one word (`entry/word.rs`). Each transition is one
+//!   read-modify-write of it. A writer that replaces an entry looks at its pin before
+//!   the swap, and marks the entry as superseded after it: whoever pins in between is
+//!   found by one of the two, or told to look again.
+//! - A history has one appender. It fills a place, then publishes the next index
+//!   (Release), then reads nothing of readers but the list of what they retain, when
+//!   it evicts: the appender announces what goes, and a reader enters what it needs,
+//!   each before a sequentially consistent fence and a look at the other's word.
+//! - The gate is a word with the published generation, and a bank of counters for it.
+//!   The map's new root comes first and the word second; an answer is given only if
+//!   the generation of the snapshot is that of the word, before and after the lookup.
+//!   Proofs are settled by whoever comes second, the prober or the applier, by the
+//!   same pair of fences.
+//!
+//! Each ordering is commented with its partner and with the loom model that fails
+//! without it; `loom-tests/README.md` shows that it does.
+//!
 //! # Consistency
 //!
 //! - A [`Snapshot`] is the map at one moment. All that it answers agrees: by key,

@@ -21,6 +21,31 @@
 //! - Leaves are not linked: a link could not be kept right without copying the
 //!   neighbour. Walks keep the way down instead (`scan.rs`).
 //!
+//! # Protocol
+//!
+//! A *reader* pins a guard of the reclaimer, then loads the pointer to the root
+//! record (Acquire), then follows plain pointers down. It writes nothing and waits
+//! for nobody; what it has reached stays alive and as it was until the guard ends.
+//! The index of ids hangs in the same record, so that both answer for one moment.
+//!
+//! A *writer* pins a guard, loads the root in the same way, and builds the next one
+//! beside it: of each node on the way to a change it makes a copy of its own, once,
+//! and shares all others. Then it swings the pointer from the root that it loaded
+//! to its own by one compare-and-swap (Release: all that is new is written before).
+//!
+//! - It succeeds: the old root, the nodes and pages that were copied and the
+//!   entries that were displaced are unreachable for whoever pins from now on. They
+//!   go to the reclaimer in one bag, which is freed when the last guard that was
+//!   pinned by then has ended.
+//! - It fails: another writer was faster. The private copies are freed at once, and
+//!   all is done again from the root that is there now, the rules of epochs
+//!   included. So of several writers one always gets on (lock-free), and one that
+//!   stops in the middle has changed nothing that others see.
+//!
+//! The writer's guard lasts from before the load until after the swap. It keeps the
+//! root that it set out from alive, so that no new root can have its address: a
+//! compare-and-swap that succeeds replaces the very root that was read.
+//!
 //! # Life of a node
 //!
 //! *Private*: made by an edit, changed in place by that edit, known to nobody
