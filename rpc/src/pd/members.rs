@@ -41,12 +41,6 @@ impl Membership {
             .map_or("", String::as_str)
     }
 
-    /// The leader's version, from wherever it is told; empty when it is not.
-    #[must_use]
-    pub fn leader_version(&self) -> &str {
-        Self::version_of(&self.leader, &self.members)
-    }
-
     /// A member's version, told by itself or in a member list; empty when it is told nowhere.
     #[must_use]
     pub fn version_of<'m>(member: &'m Member, members: &'m [Member]) -> &'m str {

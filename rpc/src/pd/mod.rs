@@ -18,7 +18,7 @@ mod transport;
 
 pub use backoff::{Backoff, BackoffLimits};
 pub use channel::{ChannelSettings, Channels, Lane};
-pub use dialect::{Dialect, speaks_old_dialect};
+pub use dialect::Dialect;
 pub use error::{CallError, DifferentClusters, ResolveError};
 pub use members::{ClusterProof, Membership, ResolveLimits, resolve};
 pub use remote::{Redial, Remote};

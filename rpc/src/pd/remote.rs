@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio_stream::StreamExt;
 use tonic::Streaming;
 use tonic::transport::Channel;
@@ -11,7 +12,8 @@ use crate::proto::etcdserverpb::RangeRequest;
 use crate::proto::etcdserverpb::kv_client::KvClient;
 use crate::proto::pdpb::pd_client::PdClient;
 use crate::proto::pdpb::{
-    GetMembersRequest, GetMembersResponse, SyncRegionRequest, SyncRegionResponse,
+    GetMembersRequest, GetMembersResponse, RequestHeader, ScanRegionsRequest, ScanRegionsResponse,
+    SyncRegionRequest, SyncRegionResponse,
 };
 
 use super::channel::{ChannelSettings, Channels, Lane};
@@ -116,6 +118,41 @@ impl PdTransport for Remote {
             .await
             .map_err(|status| CallError::status(url, status))?;
         Ok(LeaderKey::from_range(answer.get_ref()))
+    }
+
+    async fn scan_regions(
+        &self,
+        url: &str,
+        cluster_id: u64,
+        start: Bytes,
+        limit: u32,
+    ) -> Result<ScanRegionsResponse, CallError> {
+        let request = ScanRegionsRequest {
+            header: Some(RequestHeader {
+                cluster_id,
+                ..RequestHeader::default()
+            }),
+            start_key: start,
+            limit: i32::try_from(limit).unwrap_or(i32::MAX),
+            ..ScanRegionsRequest::default()
+        };
+        let answer = PdClient::new(self.channel(url)?)
+            .max_decoding_message_size(self.receive_limit())
+            .scan_regions(request)
+            .await
+            .map_err(|status| CallError::status(url, status))?
+            .into_inner();
+        match answer
+            .header
+            .as_ref()
+            .and_then(|header| header.error.as_ref())
+        {
+            Some(error) => Err(CallError::Refused {
+                url: url.to_owned(),
+                message: error.message.clone(),
+            }),
+            None => Ok(answer),
+        }
     }
 
     async fn sync_regions(

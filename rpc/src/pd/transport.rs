@@ -1,8 +1,12 @@
-//! The three calls that following a leader takes, as a trait: gRPC in production, a script in tests under virtual time.
+//! The four calls that following a leader takes, as a trait: gRPC in production, a script in tests under virtual time.
 
 use std::future::Future;
 
-use crate::proto::pdpb::{GetMembersResponse, SyncRegionRequest, SyncRegionResponse};
+use bytes::Bytes;
+
+use crate::proto::pdpb::{
+    GetMembersResponse, ScanRegionsResponse, SyncRegionRequest, SyncRegionResponse,
+};
 
 use super::channel::Lane;
 use super::error::CallError;
@@ -25,6 +29,16 @@ pub trait PdTransport: Send + Sync + 'static {
         url: &str,
         cluster_id: u64,
     ) -> impl Future<Output = Result<Option<LeaderKey>, CallError>> + Send;
+
+    /// Asks the leader for at most `limit` regions from the one that holds `start` on, in key order. An answer whose
+    /// header carries an error is [`CallError::Refused`].
+    fn scan_regions(
+        &self,
+        url: &str,
+        cluster_id: u64,
+        start: Bytes,
+        limit: u32,
+    ) -> impl Future<Output = Result<ScanRegionsResponse, CallError>> + Send;
 
     /// Opens a sync stream with one request. Dropping what comes back cancels the stream.
     fn sync_regions(

@@ -298,6 +298,8 @@ counters! {
     gaps,
     /// Streams that ended because the leader's index went back.
     regressions,
+    /// Times that a leader had no answer for the own index, as releases up to 8.5 have none for one that is too old.
+    unanswered,
     /// Streams that ended because nothing was heard.
     silences,
     /// New terms that were followed after the first.

@@ -22,7 +22,7 @@ pub struct SyncConfig {
     pub call_timeout: Duration,
     /// Waits between attempts.
     pub backoff: BackoffLimits,
-    /// Frames that may wait between receive and apply.
+    /// Frames that may wait between receive and apply. A busy leader sends hundreds of small ones in a second.
     pub queue_frames: usize,
     /// Bytes that may wait between receive and apply, as estimated from lists and keys.
     pub queue_bytes: usize,
@@ -76,7 +76,7 @@ impl SyncConfig {
             probe_interval: Duration::from_secs(3),
             call_timeout: Duration::from_secs(3),
             backoff: BackoffLimits::default(),
-            queue_frames: 64,
+            queue_frames: 16_384,
             queue_bytes: 64 << 20,
             batch_limit: 1_000,
             smallest_ring: 10_000,
@@ -94,6 +94,12 @@ impl SyncConfig {
     #[must_use]
     pub fn probe_name(&self) -> String {
         format!("{}-probe", self.stream_name)
+    }
+
+    /// The name under which a copy of the leader's map is asked for, beside the stream.
+    #[must_use]
+    pub fn copy_name(&self) -> String {
+        format!("{}-copy", self.stream_name)
     }
 
     /// Where clients reach this replica; never empty.

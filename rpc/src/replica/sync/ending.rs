@@ -14,8 +14,6 @@ pub(super) enum Ending {
     NoLeader(ResolveError),
     /// The member that was named as the leader does not hold the leader key, or nobody does.
     NotLeading,
-    /// The leader is of a version whose sync stream is not supported.
-    OldDialect(String),
     /// A call or the stream failed.
     Call(CallError),
     /// The leader closed the stream without a word.
@@ -24,6 +22,8 @@ pub(super) enum Ending {
     LeaderError(String),
     /// Nothing was heard for this long.
     Silence(Duration),
+    /// More frames wait to be applied than the queue holds.
+    Backlog,
     /// A full sync was not complete after this long.
     Endless(Duration),
     /// Indexes were skipped.
@@ -68,11 +68,11 @@ impl Ending {
             Self::NoLeader(ResolveError::Unreachable { .. }) => "no PD member answers",
             Self::NoLeader(_) => "no leader",
             Self::NotLeading => "the member named does not lead",
-            Self::OldDialect(_) => "sync stream of a release that is not supported",
             Self::Call(_) => "call failed",
             Self::Closed => "closed by the leader",
             Self::LeaderError(_) => "error reported by the leader",
             Self::Silence(_) => "silence",
+            Self::Backlog => "applying too slowly",
             Self::Endless(_) => "full sync without an end",
             Self::Gap { .. } => "skipped indexes",
             Self::Regressed => "index went back",
@@ -91,20 +91,21 @@ impl Ending {
             }
             Self::NoLeader(error) => error.to_string(),
             Self::Call(error) => error.to_string(),
-            Self::OldDialect(version) => format!(
-                "the PD leader is {version}; its sync stream does not say when a full sync is complete, so nothing \
-                 can be served from it: use a PD of master"
-            ),
             Self::LeaderError(message) => message.clone(),
             Self::Silence(length) => format!("nothing heard for {length:?}"),
             Self::Endless(length) => format!(
-                "not complete after {length:?}; the leader or the way to it is too slow for the size of the cluster"
+                "not complete after {length:?}; the leader or the way to it is too slow for the size of the cluster: \
+                 raise full-sync-deadline"
             ),
             Self::Gap { missing, until, .. } => {
                 format!("missing from {missing}, shown up to {until}")
             }
             Self::Broken(what) => (*what).to_owned(),
             Self::Malformed(region) => region.to_string(),
+            Self::Backlog => {
+                "the queue between receive and apply is full; the stream is opened again at what has been applied"
+                    .to_owned()
+            }
             Self::Stopped
             | Self::NotLeading
             | Self::Closed

@@ -1,4 +1,4 @@
-//! What a frame of the sync stream means, for leaders of PD master.
+//! What a frame of the sync stream means.
 //!
 //! Content alone does not tell: a non-empty frame carries a history index or a position in the leader's snapshot, an
 //! empty one ends a full sync, says that there is nothing new, or keeps the stream alive. The meaning follows from what
@@ -12,7 +12,12 @@
 //! | S | empty at S | nothing new |
 //! | S | non-empty at S | recorded changes from S on |
 //! | S | non-empty at 0 | S is too old or too new: the leader chose a full sync |
+//! | S | beyond S | release 8.5: it had no answer, and this is its broadcast; the stream follows from here |
 //! | S | anything else | the index space is not the one that S came from |
+//!
+//! Index 0 is asked of a leader that has shown master's dialect. Release 8.5 would answer it with a part of what was
+//! asked; of a leader that may speak its dialect everything is asked by an index beyond all others, which master answers
+//! with a full sync as well.
 //!
 //! In a full sync the snapshot's frames carry positions: 0, then the number of regions sent so far. A frame at another
 //! start is the first of the catch-up, whose frames carry true indexes and follow each other without a gap; the
@@ -21,7 +26,12 @@
 //! position the two cannot be told apart, and need not be: both are applied to the same staged map, in order, and the
 //! completion frame alone decides the index.
 
+use crate::pd::Dialect;
 use crate::proto::pdpb::SyncRegionResponse;
+
+/// The index that asks for everything whatever the dialect: master answers it with a full sync, release 8.5 with
+/// nothing before its next broadcast.
+pub const BEYOND_ALL: u64 = u64::MAX;
 
 /// The longest list in a frame that is accepted. Leaders send 1,000 regions at a time; a ring sent whole has 10,000.
 pub const LONGEST_LIST: usize = 20_000;
@@ -118,6 +128,9 @@ pub enum Kind {
     InSync,
     /// Nothing new since the last frame.
     Keepalive,
+    /// The leader had no answer for the index that was asked for. This is its broadcast, and the records follow from
+    /// this frame on; what was before them has to be fetched beside the stream.
+    Joined,
     /// Indexes were skipped.
     Gap {
         /// The first that is missing.
@@ -142,6 +155,7 @@ impl Kind {
             | Self::Records
             | Self::InSync
             | Self::Keepalive
+            | Self::Joined
             | Self::Gap { .. } => frame.start_index.checked_add(frame.len),
             Self::Snapshot | Self::Regressed | Self::Broken(_) | Self::Error => None,
         }
@@ -150,13 +164,30 @@ impl Kind {
     /// Whether the frame belongs to a full sync.
     #[must_use]
     pub fn is_full_sync(self) -> bool {
-        matches!(self, Self::Snapshot | Self::CatchUp | Self::Completion)
+        matches!(
+            self,
+            Self::Snapshot | Self::CatchUp | Self::Completion | Self::Joined
+        )
+    }
+
+    /// Whether a frame of this kind, received in `phase`, is such as only master sends in answer to an index other than
+    /// 0: behind frames that count from 0, one at another place. On release 8.5 those were its first records, and the
+    /// next follow them.
+    #[must_use]
+    pub fn shows_master(self, phase: Phase, frame: Shape) -> bool {
+        match phase {
+            Phase::Snapshot { position } => {
+                matches!(self, Self::CatchUp | Self::Completion) && frame.start_index != position
+            }
+            _ => false,
+        }
     }
 }
 
 /// Gives a frame its meaning, and the phase that follows it. A kind that ends the stream leaves the phase as it was.
+/// `dialect` is the leader's as far as it is known.
 #[must_use]
-pub fn classify(phase: Phase, frame: Shape) -> (Kind, Phase) {
+pub fn classify(phase: Phase, frame: Shape, dialect: Dialect) -> (Kind, Phase) {
     if frame.error {
         return (Kind::Error, phase);
     }
@@ -179,6 +210,11 @@ pub fn classify(phase: Phase, frame: Shape) -> (Kind, Phase) {
         Phase::Asked { index } if !empty && start == 0 => {
             debug_assert_ne!(index, 0, "handled above");
             (Kind::Snapshot, Phase::Snapshot { position: end })
+        }
+        Phase::Asked { index }
+            if (start > index || index == BEYOND_ALL) && dialect == Dialect::Release85 =>
+        {
+            (Kind::Joined, Phase::Following { next: end })
         }
         Phase::Asked { index: next } => follow(phase, next, start, end, Kind::InSync),
         Phase::Following { next } => follow(phase, next, start, end, Kind::Keepalive),
@@ -230,9 +266,72 @@ fn follow(phase: Phase, next: u64, start: u64, end: u64, nothing_new: Kind) -> (
     }
 }
 
+/// How far the copy of a leader's map has come that release 8.5 sends for index 0, on a stream of its own.
+///
+/// Frames count from 0, and nothing says when they end. They are as long as each other but for the last; once the copy
+/// is sent the stream hears the broadcast, whose frames are elsewhere or empty. What is asked of a leader whose history
+/// reaches back to 0 is its history instead, in one frame.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Copying {
+    position: u64,
+    batch: u64,
+}
+
+/// What a frame says about the copy.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Copied {
+    /// A part of it, and perhaps the last.
+    Part {
+        /// Nothing follows.
+        last: bool,
+    },
+    /// The copy has ended before this frame, which is not part of it.
+    Ended,
+    /// The leader reports an error.
+    Error,
+    /// Not what a leader sends.
+    Broken(&'static str),
+}
+
+/// Regions in a full frame of releases before 8.5.4.
+pub const OLD_BATCH: u64 = 100;
+
+impl Copying {
+    /// Takes the next frame. Full frames have `batch_limit` regions, or [`OLD_BATCH`].
+    #[must_use]
+    pub fn take(&mut self, frame: Shape, batch_limit: u64) -> Copied {
+        if frame.error {
+            return Copied::Error;
+        }
+        if frame.foreign {
+            return Copied::Broken("a frame of another cluster");
+        }
+        if let Some(what) = frame.unsound {
+            return Copied::Broken(what);
+        }
+        if frame.len == 0 || frame.start_index != self.position {
+            return Copied::Ended;
+        }
+        if frame.len > LARGEST_FULL_SYNC.saturating_sub(self.position) {
+            return Copied::Broken("a full sync without an end");
+        }
+        let first = self.position == 0;
+        self.position += frame.len;
+        let last = if first {
+            self.batch = frame.len;
+            frame.len != batch_limit && frame.len != OLD_BATCH
+        } else {
+            frame.len != self.batch
+        };
+        Copied::Part { last }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MASTER: Dialect = Dialect::Master;
 
     fn frame(start_index: u64, len: u64) -> Shape {
         Shape {
@@ -245,11 +344,15 @@ mod tests {
     }
 
     fn run(asked: u64, frames: &[(u64, u64)]) -> Vec<Kind> {
+        run_in(Dialect::Master, asked, frames)
+    }
+
+    fn run_in(dialect: Dialect, asked: u64, frames: &[(u64, u64)]) -> Vec<Kind> {
         let mut phase = Phase::Asked { index: asked };
         frames
             .iter()
             .map(|&(start, len)| {
-                let (kind, next) = classify(phase, frame(start, len));
+                let (kind, next) = classify(phase, frame(start, len), dialect);
                 phase = next;
                 kind
             })
@@ -344,11 +447,11 @@ mod tests {
             next: 70,
         };
         for (phase, start) in [(snapshot, position), (snapshot, 70), (catch_up, 70)] {
-            let (kind, next) = classify(phase, frame(start, left));
+            let (kind, next) = classify(phase, frame(start, left), MASTER);
             assert!(kind.is_full_sync(), "{kind:?}");
-            let (more, _) = classify(next, frame(start + left, 1));
+            let (more, _) = classify(next, frame(start + left, 1), MASTER);
             assert!(matches!(more, Kind::Broken(_)), "{more:?}");
-            let (end, _) = classify(next, frame(start + left, 0));
+            let (end, _) = classify(next, frame(start + left, 0), MASTER);
             assert_eq!(end, Kind::Completion);
         }
     }
@@ -363,7 +466,7 @@ mod tests {
             |frame, len| frame.buckets = vec![Default::default(); len],
         ];
         let kind = |frame: &SyncRegionResponse| {
-            classify(Phase::Following { next: 7 }, Shape::of(frame, 1)).0
+            classify(Phase::Following { next: 7 }, Shape::of(frame, 1), MASTER).0
         };
         let seven = SyncRegionResponse {
             start_index: 7,
@@ -390,14 +493,17 @@ mod tests {
             error: true,
             ..frame(7, 3)
         };
-        assert_eq!(classify(phase, error), (Kind::Error, phase));
+        assert_eq!(classify(phase, error, MASTER), (Kind::Error, phase));
         let foreign = Shape {
             foreign: true,
             ..frame(7, 3)
         };
-        assert!(matches!(classify(phase, foreign).0, Kind::Broken(_)));
         assert!(matches!(
-            classify(phase, frame(u64::MAX, 2)).0,
+            classify(phase, foreign, MASTER).0,
+            Kind::Broken(_)
+        ));
+        assert!(matches!(
+            classify(phase, frame(u64::MAX, 2), MASTER).0,
             Kind::Broken(_)
         ));
     }
@@ -411,5 +517,75 @@ mod tests {
             assert_eq!(kind.head(frame(5000, 0)), Some(5000));
         }
         assert_eq!(Kind::Regressed.head(frame(3, 1)), None);
+    }
+
+    #[test]
+    fn release_85_without_an_answer_is_joined_at_its_broadcast() {
+        use Kind::{Gap, InSync, Joined, Keepalive, Records};
+        let run = |asked, frames: &[_]| run_in(Dialect::Release85, asked, frames);
+        for asked in [BEYOND_ALL, 7] {
+            assert_eq!(
+                run(asked, &[(50, 0), (50, 3), (53, 0)]),
+                [Joined, Records, Keepalive]
+            );
+            assert_eq!(
+                run(asked, &[(50, 3), (60, 0)]),
+                [Joined, Gap { missing: 53 }]
+            );
+        }
+        assert_eq!(
+            run(BEYOND_ALL, &[(0, 0), (0, 2)]),
+            [Joined, Records],
+            "no record ever"
+        );
+        for ahead in [(6, 2), (6, 0), (0, 0)] {
+            assert_eq!(run(50, &[ahead]), [Kind::Regressed]);
+        }
+        assert_eq!(run(7, &[(7, 10_000), (10_007, 1)]), [Records, Records]);
+        assert_eq!(run(7, &[(7, 0)]), [InSync]);
+    }
+
+    #[test]
+    fn master_shows_itself_behind_its_snapshot_and_release_85_never_does() {
+        let shows = |frames: &[(u64, u64)]| {
+            let mut phase = Phase::Asked { index: BEYOND_ALL };
+            let mut shown = Vec::new();
+            for &(start, len) in frames {
+                let shape = frame(start, len);
+                let (kind, next) = classify(phase, shape, Dialect::Release85);
+                shown.push(kind.shows_master(phase, shape));
+                phase = next;
+            }
+            shown
+        };
+        assert_eq!(shows(&[(0, 5), (900, 0)]), [false, true]);
+        assert_eq!(shows(&[(0, 5), (900, 2)]), [false, true]);
+        // A leader of release 8.5 without a record so far, and then with some.
+        assert_eq!(shows(&[(0, 5), (5, 3), (8, 0)]), [false; 3]);
+        assert_eq!(shows(&[(30, 0), (30, 5), (90, 0)]), [false; 3]);
+    }
+
+    #[test]
+    fn a_copy_ends_with_a_frame_of_another_length_or_with_the_broadcast() {
+        use Copied::{Ended, Part};
+        let run = |frames: &[(u64, u64)]| {
+            let mut copying = Copying::default();
+            frames
+                .iter()
+                .map(|&(start, len)| copying.take(frame(start, len), 1_000))
+                .collect::<Vec<_>>()
+        };
+        let part = |last| Part { last };
+        assert_eq!(
+            run(&[(0, 1000), (1000, 1000), (2000, 7)]),
+            [part(false), part(false), part(true)]
+        );
+        assert_eq!(run(&[(0, 100), (100, 99)]), [part(false), part(true)]);
+        assert_eq!(run(&[(0, 1000), (900_000, 0)]), [part(false), Ended]);
+        assert_eq!(run(&[(0, 1000), (900_000, 3)]), [part(false), Ended]);
+        assert_eq!(run(&[(0, 8_000)]), [part(true)], "its history");
+        assert_eq!(run(&[(0, 3)]), [part(true)]);
+        assert_eq!(run(&[(0, 0)]), [Ended], "no record, whatever the map holds");
+        assert_eq!(run(&[(70, 2)]), [Ended]);
     }
 }

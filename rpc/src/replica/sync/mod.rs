@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A session starts at the own index when the term is the one in which that index was learned, and with a full sync
-//! otherwise. Within a session (`session.rs`):
+//! otherwise. A leader counts as one of release 8.5 until its stream has shown what only master sends; what is then done
+//! is right for both. Within a session (`session.rs`):
 //!
 //! | the stream shows | then |
 //! |---|---|
@@ -20,25 +21,28 @@
 //! | another term | find the leader again, full sync |
 //! | a region that cannot be used | as an error, and the index stays where it was |
 //! | frames in an order that no leader sends | as an error, and full sync |
+//! | release 8.5: no answer for the own index | the gate hears of the gap; full sync beside the same stream |
+//! | more frames than the queue holds | as an error |
 //!
-//! Leaders are those of PD master. Earlier releases speak another dialect and are not followed.
-//!
-//! A full sync is built aside and swapped in when the leader says that it is complete; until then the old map answers
-//! for as long as its last proof lasts. If it still answers then, the new map is probed first, for one call's time at
+//! A full sync is built aside and swapped in when it is complete (`follower.rs`); until then the old map answers for as long as its last proof lasts. If it still answers then, the new map is probed first, for one call's time at
 //! most, and takes over with its proof. Nothing that happens here shuts the gate but a gap: a proof only stops
 //! advancing.
 
 mod apply;
+mod begin;
 mod config;
 mod context;
 mod decode;
 mod ending;
+mod fetch;
+mod follower;
 pub mod frame;
 mod gap;
 pub mod probe;
 mod queue;
 mod receive;
 mod session;
+mod spoken;
 mod staging;
 mod watch;
 
@@ -56,17 +60,18 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::pd::{
-    Backoff, ClusterProof, DifferentClusters, Membership, PdTransport, ResolveError, ResolveLimits,
-    Term, resolve, speaks_old_dialect, within,
+    Backoff, ClusterProof, Dialect, DifferentClusters, Membership, PdTransport, ResolveError,
+    ResolveLimits, Term, resolve, within,
 };
 use crate::proto::pdpb::Member;
 use crate::replica::hooks::Hooks;
 use crate::replica::persist::{OtherCluster, Reign};
 use crate::replica::state::{LeaderView, PdView, Shared, StreamState};
 
-use apply::Progress;
 use context::{Context, Notes};
 use ending::Ending;
+use follower::Progress;
+use frame::BEYOND_ALL;
 use session::{Ended, Plan};
 
 pub use config::{SyncConfig, SyncConfigError};
@@ -102,6 +107,7 @@ pub fn spawn<T: PdTransport>(
         learned: Vec::new(),
         attempt: 0,
         term: None,
+        dialect: Dialect::Release85,
         progress: Progress::default(),
         distrust: false,
         followed: false,
@@ -133,6 +139,8 @@ struct Driver<T> {
     /// The term in which `progress` was made.
     term: Option<Term>,
     progress: Progress,
+    /// What the leader has shown of its dialect, in the last term that was followed.
+    dialect: Dialect,
     /// The own index means nothing, whatever the term.
     distrust: bool,
     /// A leader has been followed.
@@ -155,6 +163,7 @@ impl<T: PdTransport> Driver<T> {
                     ending,
                     progress: self.progress,
                     term: None,
+                    dialect: self.dialect,
                     followed: false,
                 },
             };
@@ -240,9 +249,6 @@ impl<T: PdTransport> Driver<T> {
                 None
             }
         };
-        let version = membership.leader_version();
-        let old_dialect =
-            speaks_old_dialect(version).then(|| Ending::OldDialect(version.to_owned()));
         let leader = membership.leader.clone();
         shared.publish_pd(PdView {
             cluster_id,
@@ -253,17 +259,23 @@ impl<T: PdTransport> Driver<T> {
                 term,
             }),
         });
-        if let Some(ending) = old_dialect {
-            return Ok(Err(ending));
+        if term.is_none() || term != self.last_term {
+            self.dialect = Dialect::Release85;
         }
         self.load(term, &leader).await;
         let resumes = term.is_some() && term == self.term && !self.distrust;
+        let start_index = match self.dialect {
+            _ if resumes => self.progress.next,
+            Dialect::Master => 0,
+            Dialect::Release85 => BEYOND_ALL,
+        };
         Ok(Ok(Plan {
             url,
             cluster_id,
             leader,
             term,
-            start_index: if resumes { self.progress.next } else { 0 },
+            start_index,
+            dialect: self.dialect,
             progress: self.progress,
             again: self.followed,
             last_term: self.last_term,
@@ -316,6 +328,7 @@ impl<T: PdTransport> Driver<T> {
             self.distrust = false;
         }
         self.followed |= ended.followed;
+        self.dialect = ended.dialect;
         self.last_term = ended.term.or(self.last_term);
         self.distrust |= ended.ending.distrusts_index();
         if let Some(persist) = self.context.shared.persist().filter(|_| self.distrust) {

@@ -1,9 +1,12 @@
 //! Between receive and apply: a queue bounded by frames and by bytes.
 //!
-//! When it is full the receiver waits, and with it HTTP/2's flow control fills and the leader's send blocks. A leader
-//! drops a stream whose send has been blocked for 10 s; the replica then sees an error, drains what it has, and opens
-//! the stream again at the index that it has applied, or gets a full sync if the leader's ring has moved on. What a
-//! frame says about time and head is taken before it waits here: a frame that was queued for 8 s is 8 s old when it is
+//! It holds tens of seconds of the busiest stream. When it is full the receiver does not wait, because with it HTTP/2's
+//! flow control would fill and the leader's send block, which on release 8.5 holds up every other follower: the session
+//! ends, what it has is drained, and the next one opens the stream again at the index that has been applied, or gets a
+//! full sync if the leader's ring has moved on. Only the frames of a full sync wait for room: the leader sends them to
+//! nobody else, and they come as fast as they are taken.
+//!
+//! What a frame says about time and head is taken before it waits here: a frame that was queued for 8 s is 8 s old when it is
 //! applied, and the head that it shows is known at once. Of what is still at the leader only a probe can tell.
 
 use std::mem::size_of;
@@ -44,6 +47,15 @@ pub(super) struct Intake {
 #[derive(Debug)]
 pub(super) struct Gone;
 
+/// Why a frame was not queued.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum NotQueued {
+    /// There is no room.
+    Full,
+    /// The applier has gone away.
+    Gone,
+}
+
 /// A queue of at most `frames` frames and about `bytes` bytes. A single frame may be larger than that.
 pub(super) fn queue(frames: usize, bytes: usize) -> (Intake, mpsc::Receiver<Queued>) {
     let capacity = u32::try_from(bytes.clamp(1, Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
@@ -57,11 +69,33 @@ pub(super) fn queue(frames: usize, bytes: usize) -> (Intake, mpsc::Receiver<Queu
 }
 
 impl Intake {
+    /// Queues a frame unless the queue is full.
+    pub(super) fn offer(&self, received: Received) -> Result<(), NotQueued> {
+        let share = self.share(&received);
+        let share = Arc::clone(&self.bytes)
+            .try_acquire_many_owned(share)
+            .map_err(|_| NotQueued::Full)?;
+        let queued = Queued {
+            received,
+            _share: share,
+        };
+        self.frames
+            .try_send(queued)
+            .map_err(|refused| match refused {
+                mpsc::error::TrySendError::Full(_) => NotQueued::Full,
+                mpsc::error::TrySendError::Closed(_) => NotQueued::Gone,
+            })
+    }
+
+    fn share(&self, received: &Received) -> u32 {
+        u32::try_from(weight(&received.frame))
+            .unwrap_or(u32::MAX)
+            .min(self.capacity)
+    }
+
     /// Queues a frame; waits while the queue is full.
     pub(super) async fn put(&self, received: Received) -> Result<(), Gone> {
-        let share = u32::try_from(weight(&received.frame))
-            .unwrap_or(u32::MAX)
-            .min(self.capacity);
+        let share = self.share(&received);
         let share = Arc::clone(&self.bytes).acquire_many_owned(share);
         let share = tokio::select! {
             share = share => share.map_err(|_| Gone)?,
@@ -133,6 +167,20 @@ mod tests {
             }
             drop(applier.recv().await.unwrap());
             second.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_offered_does_not_wait() {
+        for (frames, bytes) in [(1, usize::MAX), (64, 1_000)] {
+            let (intake, mut applier) = queue(frames, bytes);
+            assert_eq!(intake.offer(received(5)), Ok(()));
+            assert_eq!(intake.offer(received(5)), Err(NotQueued::Full));
+            drop(applier.recv().await.unwrap());
+            assert_eq!(intake.offer(received(5)), Ok(()));
+            drop(applier.recv().await.unwrap());
+            drop(applier);
+            assert_eq!(intake.offer(received(5)), Err(NotQueued::Gone));
         }
     }
 

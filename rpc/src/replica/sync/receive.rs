@@ -1,8 +1,8 @@
 //! The receive task: takes frames off the wire, says at once what they show, and queues them.
 //!
-//! It never applies anything, so the leader's sends are not held up by the map. What a frame tells about time and head
-//! is recorded here, on receipt: the head goes to the gate before the frame is queued (G1), and the time of receipt
-//! travels with the frame (G2).
+//! It never applies anything and never waits for what does, so the leader's sends are not held up by the map. What a
+//! frame tells about time and head is recorded here, on receipt: the head goes to the gate before the frame is queued
+//! (G1), and the time of receipt travels with the frame (G2).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,22 +17,47 @@ use crate::proto::pdpb::SyncRegionResponse;
 use crate::replica::state::Shared;
 
 use super::ending::Ending;
-use super::frame::{Kind, Phase, Shape, classify};
+use super::frame::{Kind, OLD_BATCH, Phase, Shape, classify};
 use super::gap::Gap;
-use super::queue::{Intake, Received};
+use super::queue::{Intake, NotQueued, Received};
+use super::spoken::Spoken;
 
 /// When the stream was last heard of.
 #[derive(Debug)]
 pub(super) struct Heard {
     last: AtomicU64,
+    /// The last frame that a leader's broadcaster had nothing to add to; 0 before the first.
+    broadcast: AtomicU64,
     again: Notify,
 }
 
 impl Heard {
-    pub(super) fn at(moment: Moment) -> Self {
+    pub(super) fn at(moment: Moment, broadcast: Option<Moment>) -> Self {
         Self {
             last: AtomicU64::new(moment.as_nanos()),
+            broadcast: AtomicU64::new(broadcast.map_or(0, Moment::as_nanos)),
             again: Notify::new(),
+        }
+    }
+
+    /// When the leader last broadcast all that it had recorded; `None` before the first time.
+    pub(super) fn broadcast(&self) -> Option<Moment> {
+        // Relaxed: see `last`.
+        match self.broadcast.load(Relaxed) {
+            0 => None,
+            at => Some(Moment::from_nanos(at)),
+        }
+    }
+
+    /// Returns when the leader has broadcast since `moment`, or ever if that is `None`.
+    pub(super) async fn broadcast_since(&self, moment: Option<Moment>) {
+        loop {
+            // Made before the look, so that what is heard in between wakes it.
+            let again = self.again.notified();
+            if self.broadcast() > moment {
+                return;
+            }
+            again.await;
         }
     }
 
@@ -44,6 +69,12 @@ impl Heard {
     fn note(&self, at: Moment) {
         // Relaxed: see `last`.
         self.last.store(at.as_nanos(), Relaxed);
+        self.again.notify_waiters();
+    }
+
+    fn note_broadcast(&self, at: Moment) {
+        // Relaxed: see `last`.
+        self.broadcast.store(at.as_nanos(), Relaxed);
         self.again.notify_waiters();
     }
 
@@ -77,12 +108,18 @@ pub(super) struct Reader {
     pub(super) generation: u64,
     /// The gap of that generation.
     pub(super) gap: Arc<Gap>,
+    /// What the leader has shown of its dialect.
+    pub(super) spoken: Arc<Spoken>,
+    pub(super) batch_limit: u64,
+    /// When the leader last broadcast all that it had recorded.
+    pub(super) broadcast: Option<Moment>,
 }
 
 impl Reader {
     /// The meaning of the first frame, before it counts for anything: the term is confirmed in between.
     pub(super) fn peek(&self, frame: &SyncRegionResponse) -> Kind {
-        classify(self.phase, Shape::of(frame, self.cluster_id)).0
+        let shape = Shape::of(frame, self.cluster_id);
+        classify(self.phase, shape, self.spoken.dialect()).0
     }
 
     /// Takes a frame that was received at `at`.
@@ -93,7 +130,13 @@ impl Reader {
     ) -> Result<Received, Box<Last>> {
         let shape = Shape::of(&frame, self.cluster_id);
         let at_once = matches!(self.phase, Phase::Asked { .. });
-        let (kind, next) = classify(self.phase, shape);
+        let (kind, next) = classify(self.phase, shape, self.spoken.dialect());
+        if kind.shows_master(self.phase, shape) {
+            self.spoken.shown_master();
+        }
+        if self.is_broadcast(kind, shape) {
+            self.broadcast = Some(at);
+        }
         self.phase = next;
         if let Some(head) = kind.head(shape) {
             self.shared.gate.head_received(self.generation, head);
@@ -130,7 +173,21 @@ impl Reader {
             | Kind::Completion
             | Kind::Records
             | Kind::InSync
-            | Kind::Keepalive => Ok(Received { kind, frame, at }),
+            | Kind::Keepalive
+            | Kind::Joined => Ok(Received { kind, frame, at }),
+        }
+    }
+
+    /// Whether release 8.5's broadcaster sent the frame, and nothing was waiting then: not an answer to the request,
+    /// which it has no part in, and not the full frame that it sends when more waits.
+    fn is_broadcast(&self, kind: Kind, frame: Shape) -> bool {
+        match kind {
+            Kind::Keepalive | Kind::Completion => true,
+            Kind::Joined | Kind::Records => {
+                let answers = kind == Kind::Records && matches!(self.phase, Phase::Asked { .. });
+                !answers && frame.len <= self.batch_limit && frame.len != OLD_BATCH + 1
+            }
+            _ => false,
         }
     }
 }
@@ -157,11 +214,28 @@ pub(super) async fn receive<F: FrameSource>(
             heard.note(at);
             reader.shared.counters.frames.add(1);
             match reader.take(frame, at) {
-                // The applier has said why when it goes away.
-                Ok(received) => intake.put(received).await.ok()?,
+                Ok(received) => {
+                    if reader.broadcast == Some(at) {
+                        heard.note_broadcast(at);
+                    }
+                    let queued = match received.kind {
+                        // Sent to nobody else, and no faster than they are taken.
+                        Kind::Snapshot | Kind::CatchUp | Kind::Completion => {
+                            intake.put(received).await.map_err(|_| NotQueued::Gone)
+                        }
+                        _ => intake.offer(received),
+                    };
+                    match queued {
+                        Ok(()) => {}
+                        Err(NotQueued::Full) => return Some(Ending::Backlog),
+                        // The applier has said why.
+                        Err(NotQueued::Gone) => return None,
+                    }
+                }
                 Err(last) => {
+                    // Beyond a gap nothing is lost that is not asked for again.
                     if let Some(received) = last.received {
-                        intake.put(received).await.ok()?;
+                        let _ = intake.offer(received);
                     }
                     return Some(last.ending);
                 }

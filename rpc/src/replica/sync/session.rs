@@ -1,8 +1,9 @@
 //! One session: one stream, from its request to its end.
 //!
 //! The term is read before the request (by the driver) and again after the first frame; nothing of the stream counts
-//! before both are equal. Then three tasks run: receive, apply and watch. The first to find a reason ends the session.
-//! What has been received is still applied, for a bounded time, so that the next session can start further on.
+//! before both are equal. Then three tasks run: receive, apply and watch, and a fourth for what release 8.5 does not send
+//! by itself. The first to find a reason ends the session. What has been received is still applied, for a bounded time,
+//! so that the next session can start further on.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -12,19 +13,24 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::pd::{FrameSource, Lane, PdTransport, Term, within};
+use crate::pd::{Dialect, FrameSource, Lane, PdTransport, Term, within};
 use crate::proto::pdpb::Member;
 use crate::replica::persist::Reign;
 
-use super::apply::{Applier, Progress};
+use super::apply::Applier;
+use super::begin::{Asked, Begun, asks_for_everything, begin};
 use super::context::Context;
 use super::ending::Ending;
-use super::frame::{Kind, Phase};
-use super::gap::Gap;
-use super::queue::{Received, queue};
-use super::receive::{Heard, Reader, receive};
-use super::staging::{Feed, Staged};
+use super::fetch::Fetcher;
+use super::follower::{Progress, Want};
+use super::queue::queue;
+use super::receive::{Heard, receive};
+use super::spoken::Spoken;
+use super::staging::Feed;
 use super::watch::Watch;
+
+/// Frames of what is fetched beside the stream that may wait to be applied.
+const FETCHED_FRAMES: usize = 4;
 
 /// What a session sets out with.
 #[derive(Clone, Debug)]
@@ -36,8 +42,10 @@ pub(super) struct Plan {
     pub(super) leader: Member,
     /// The term as it was before the request; `None` when it could not be read.
     pub(super) term: Option<Term>,
-    /// The index to ask for; 0 for a full sync.
+    /// The index to ask for.
     pub(super) start_index: u64,
+    /// What the leader has shown of its dialect in this term.
+    pub(super) dialect: Dialect,
     pub(super) progress: Progress,
     /// Whether a leader has been followed before.
     pub(super) again: bool,
@@ -52,6 +60,8 @@ pub(super) struct Ended {
     pub(super) progress: Progress,
     /// The term that was confirmed for the stream.
     pub(super) term: Option<Term>,
+    /// What the leader has shown of its dialect by then.
+    pub(super) dialect: Dialect,
     /// Whether a leader was followed: a stream opened in one term.
     pub(super) followed: bool,
 }
@@ -59,23 +69,22 @@ pub(super) struct Ended {
 /// A stream whose first frame counts.
 struct Opened<F> {
     frames: F,
-    first: Received,
-    reader: Reader,
-    staged: Option<Staged>,
+    begun: Begun,
     term: Option<Term>,
 }
 
 /// Follows the leader until something ends it.
 pub(super) async fn run<T: PdTransport>(context: &Arc<Context<T>>, plan: Plan) -> Ended {
+    let spoken = Arc::new(Spoken::new(plan.dialect));
     let opened = tokio::select! {
         biased;
         () = context.stop.cancelled() => Err(Ending::Stopped),
-        opened = open(context, &plan) => opened,
+        opened = open(context, &plan, &spoken) => opened,
     };
     match opened {
         Ok(opened) => {
             count(context, &plan, opened.term);
-            follow(context, plan, opened).await
+            follow(context, plan, opened, spoken).await
         }
         Err(ending) => {
             let mut progress = plan.progress;
@@ -86,6 +95,7 @@ pub(super) async fn run<T: PdTransport>(context: &Arc<Context<T>>, plan: Plan) -
                 ending,
                 progress,
                 term: None,
+                dialect: plan.dialect,
                 followed: false,
             }
         }
@@ -106,6 +116,7 @@ fn count<T>(context: &Context<T>, plan: &Plan, term: Option<Term>) {
 async fn open<T: PdTransport>(
     context: &Arc<Context<T>>,
     plan: &Plan,
+    spoken: &Arc<Spoken>,
 ) -> Result<Opened<T::Frames>, Ending> {
     let Context { shared, config, .. } = &**context;
     let name = config.stream_name().to_owned();
@@ -125,37 +136,18 @@ async fn open<T: PdTransport>(
     let frame = frame.ok_or(Ending::Closed)?;
     shared.counters.frames.add(1);
     let term = confirm(context, plan).await?;
-
-    let generation = shared.gate.generation();
-    let mut reader = Reader {
-        shared: Arc::clone(shared),
+    let asked = Asked {
         cluster_id: plan.cluster_id,
-        phase: Phase::Asked {
-            index: plan.start_index,
-        },
-        generation,
-        gap: Arc::new(Gap::new(generation, plan.progress.gap_until)),
+        start_index: plan.start_index,
+        progress: plan.progress,
+        spoken: Arc::clone(spoken),
+        reign: term.map(|term| Reign::new(term, &plan.leader)),
+        batch_limit: config.batch_limit,
     };
-    let kind = reader.peek(&frame);
-    // The leader cannot be at an index below one that it has shown in this term.
-    if kind == Kind::InSync && shared.gate.view().head > plan.start_index {
-        return Err(Ending::Regressed);
-    }
-    let staged = if kind.is_full_sync() {
-        let staged = Staged::begin(shared);
-        shared.counters.full_syncs.add(1);
-        reader.generation = staged.generation();
-        reader.gap = Arc::new(Gap::new(staged.generation(), None));
-        Some(staged)
-    } else {
-        None
-    };
-    let first = reader.take(frame, at).map_err(|last| last.ending)?;
+    let begun = begin(shared, asked, frame, at)?;
     Ok(Opened {
         frames,
-        first,
-        reader,
-        staged,
+        begun,
         term,
     })
 }
@@ -172,7 +164,7 @@ async fn confirm<T: PdTransport>(
             Ok(Some(key.term))
         }
         Ok(_) => Err(Ending::TermChanged),
-        Err(_) if plan.start_index == 0 => Ok(None),
+        Err(_) if asks_for_everything(plan.start_index) => Ok(None),
         Err(error) => Err(Ending::Call(error)),
     }
 }
@@ -181,6 +173,7 @@ async fn follow<T: PdTransport>(
     context: &Arc<Context<T>>,
     plan: Plan,
     opened: Opened<T::Frames>,
+    spoken: Arc<Spoken>,
 ) -> Ended {
     let Context {
         shared,
@@ -189,34 +182,40 @@ async fn follow<T: PdTransport>(
         stop,
         ..
     } = &**context;
+    let Opened {
+        frames,
+        begun: Begun {
+            reader,
+            follower,
+            first,
+        },
+        term,
+    } = opened;
     let (intake, queued) = queue(config.queue_frames, config.queue_bytes);
     let (endings, mut ended) = mpsc::channel(4);
     let (feed, fed) = watch::channel(Feed::Aside);
     let (probed, was_probed) = watch::channel(false);
-    let heard = Arc::new(Heard::at(opened.first.at));
-    let overdue = overdue(
-        opened.staged.is_some().then(|| fed.clone()),
-        config.full_sync_deadline,
-    );
-    let gap = Arc::clone(&opened.reader.gap);
-    let distrusted = shared.distrusted(opened.reader.generation);
+    let (want, wanted) = watch::channel(Want::Nothing);
+    let (fetches, fetched) = mpsc::channel(FETCHED_FRAMES);
+    let heard = Arc::new(Heard::at(first.at, reader.broadcast));
+    let is_full_sync = follower.staged.is_some();
+    let overdue = overdue(is_full_sync.then(|| fed.clone()), config.full_sync_deadline);
+    let gap = Arc::clone(&reader.gap);
+    let distrusted = shared.distrusted(reader.generation);
     let leave = CancellationToken::new();
     let abandon = CancellationToken::new();
     // The queue is empty and holds at least one frame of any size.
-    let queued_first = intake.put(opened.first).await.is_ok();
+    let queued_first = intake.put(first).await.is_ok();
     debug_assert!(queued_first, "the queue's other end is held here");
 
     let applier = Applier {
-        shared: Arc::clone(shared),
+        follower,
         layer: layer.clone(),
-        progress: plan.progress,
-        reign: opened.term.map(|term| Reign::new(term, &plan.leader)),
-        staged: opened.staged,
-        gap: Arc::clone(&gap),
         feed,
         probed: was_probed,
         probe_deadline: config.call_timeout,
-        batch_limit: config.batch_limit,
+        want,
+        fetched,
     };
     let apply_endings = endings.clone();
     let apply_abandon = abandon.clone();
@@ -231,15 +230,27 @@ async fn follow<T: PdTransport>(
         context: Arc::clone(context),
         url: plan.url.clone(),
         cluster_id: plan.cluster_id,
-        term: opened.term,
+        term,
+        spoken: Arc::clone(&spoken),
         feed: fed,
         probed,
         heard: Arc::clone(&heard),
+        withheld: None,
     };
     let watching = tokio::spawn(watcher.run(endings.clone(), leave.clone()));
+    let fetching = is_full_sync.then(|| {
+        let fetcher = Fetcher {
+            context: Arc::clone(context),
+            url: plan.url.clone(),
+            cluster_id: plan.cluster_id,
+            want: wanted,
+            fetched: fetches,
+        };
+        tokio::spawn(fetcher.run(endings.clone(), leave.clone()))
+    });
     let receiving = tokio::spawn(receive(
-        opened.reader,
-        opened.frames,
+        reader,
+        frames,
         intake,
         heard,
         endings,
@@ -254,9 +265,12 @@ async fn follow<T: PdTransport>(
         () = distrusted => Ending::Distrusted,
     };
     leave.cancel();
-    // Both leave at their next wait; a panic in one of them must not hide the reason that was given.
+    // They leave at their next wait; a panic in one of them must not hide the reason that was given.
     let _ = receiving.await;
     let _ = watching.await;
+    if let Some(fetching) = fetching {
+        let _ = fetching.await;
+    }
     if matches!(ending, Ending::Stopped) {
         abandon.cancel();
     }
@@ -281,7 +295,8 @@ async fn follow<T: PdTransport>(
             Ended {
                 ending: first_fault(ending, &mut ended),
                 progress,
-                term: opened.term,
+                term,
+                dialect: spoken.dialect(),
                 followed: true,
             }
         }
@@ -290,6 +305,7 @@ async fn follow<T: PdTransport>(
             ending: Ending::Broken("the apply task failed"),
             progress: Progress::default(),
             term: None,
+            dialect: spoken.dialect(),
             followed: true,
         },
     }

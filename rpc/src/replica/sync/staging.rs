@@ -1,12 +1,16 @@
 //! A full sync in the making: a map of its own, under the next generation.
 //!
-//! The map that answers is not touched until the leader has said that the sync is complete. A sync that is given up
-//! leaves nothing behind but its generation's number, which is not used again.
+//! The map that answers is not touched until the new one is complete. A sync that is given up leaves nothing behind but
+//! its generation's number, which is not used again. What did not change between the two is one entry in both, so that
+//! a full sync does not take the memory of a second map.
 //!
 //! A map without a proof answers nothing. So while the old map answers, the new one is probed before it is swapped in,
 //! and takes over with the proof in hand.
 
-use tidegate_core::{Batch, Outcome, RegionMap};
+use tidegate_core::{
+    Batch, Entry, Expect, Key, Moment, Outcome, Provenance, Region, RegionMap, SharedEntry,
+    Snapshot,
+};
 
 use crate::replica::state::Shared;
 
@@ -26,18 +30,37 @@ pub(super) enum Feed {
     Answering,
 }
 
+/// Where regions for a staged map come from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Source {
+    /// The stream, whose order is the authority.
+    Stream,
+    /// A copy of the leader's map of an unknown moment: it yields to what the stream has said under the same epoch.
+    Copy,
+    /// The leader's answer to a question that was sent then.
+    Leader(Moment),
+}
+
 #[derive(Debug)]
 pub(in crate::replica) struct Staged {
     map: RegionMap,
     generation: u64,
+    /// The next index, once the stream is at indexes; and when the last frame before it was received.
+    pub(super) next: u64,
+    pub(super) heard_at: Moment,
+    /// Something in it is from an answer of the leader.
+    told: bool,
 }
 
 impl Staged {
-    /// An empty map for a generation that the gate has begun.
-    pub(super) fn new(generation: u64) -> Self {
+    /// An empty map for a generation that the gate has begun, at a time not after the first frame's.
+    pub(super) fn new(generation: u64, at: Moment) -> Self {
         Self {
             map: RegionMap::with_generation(generation),
             generation,
+            next: 0,
+            heard_at: at,
+            told: false,
         }
     }
 
@@ -45,15 +68,68 @@ impl Staged {
     pub(in crate::replica) fn begin(shared: &Shared) -> Self {
         let generation = shared.gate.next_generation();
         shared.gate.begin(generation);
-        Self::new(generation)
+        Self::new(generation, shared.clock.now())
     }
 
     pub(in crate::replica) fn apply(&self, batch: Batch) -> Vec<Outcome> {
         self.map.apply(batch)
     }
 
+    /// Puts what was received at `at`. `answering` is the map that this one will replace.
+    pub(super) fn put(
+        &mut self,
+        regions: Vec<Region>,
+        source: Source,
+        at: Moment,
+        answering: &RegionMap,
+    ) -> Vec<Outcome> {
+        self.told |= matches!(source, Source::Leader(_));
+        let mut batch = Batch::with_capacity(regions.len());
+        {
+            let (own, answering) = (self.map.pin(), answering.pin());
+            for region in regions {
+                if source != Source::Stream && yields(&own, &region, source) {
+                    continue;
+                }
+                match self.twin(&answering, &region) {
+                    Some(twin) => batch.put_shared(twin, Expect::Any),
+                    None => batch.put(region, provenance(source, at)),
+                }
+            }
+        }
+        self.map.apply(batch)
+    }
+
+    /// The entry that answers for the same region in the same words.
+    ///
+    /// It is ordered by its own provenance, so it is used where that cannot matter: a record of the stream among
+    /// records of the stream, none of which refuses another.
+    fn twin(&self, answering: &Snapshot<'_>, region: &Region) -> Option<SharedEntry> {
+        if self.told {
+            return None;
+        }
+        let entry = answering.by_id(region.id())?;
+        let same = matches!(entry.provenance(), Provenance::Stream { .. })
+            && entry.word().load().reason().is_none()
+            && entry.region() == region;
+        same.then(|| entry.to_shared())
+    }
+
     pub(in crate::replica) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Whether every key belongs to a region: what a leader lists in an unknown part is complete then.
+    pub(super) fn is_without_holes(&self) -> bool {
+        let snapshot = self.map.pin();
+        let mut reached = Some(Key::EMPTY);
+        for entry in snapshot.iter() {
+            if reached.as_ref() != Some(entry.start()) {
+                return false;
+            }
+            reached = Some(entry.end().clone()).filter(|end| !end.is_empty());
+        }
+        reached.is_none()
     }
 
     /// Lets the staged map answer in place of the old one. Between the two steps root and word carry different
@@ -61,5 +137,41 @@ impl Staged {
     pub(in crate::replica) fn publish(self, shared: &Shared) {
         shared.map.replace_with(self.map, self.generation);
         shared.gate.publish(self.generation);
+    }
+}
+
+/// Whether `region`, which is not from the stream, has to give way to what is there.
+///
+/// Under equal epochs a copy does; an answer is ordered by its time. And a region that looks recreated, to which the
+/// map lets newer ones give way, is here the state before them: a recreation comes with the stream.
+fn yields(own: &Snapshot<'_>, region: &Region, source: Source) -> bool {
+    let newer = |entry: &Entry| {
+        let (held, new) = (entry.epoch(), region.epoch());
+        if entry.id() == region.id() {
+            held.version > new.version || held.conf_ver > new.conf_ver
+        } else {
+            held.version > new.version
+        }
+    };
+    let same = own.by_id(region.id());
+    if source == Source::Copy
+        && same
+            .as_ref()
+            .is_some_and(|entry| entry.epoch() == region.epoch())
+    {
+        return true;
+    }
+    region.is_recreated()
+        && (same.is_some_and(|entry| newer(&entry))
+            || own.overlaps(region.range()).any(|entry| newer(&entry)))
+}
+
+fn provenance(source: Source, received_at: Moment) -> Provenance {
+    match source {
+        Source::Stream | Source::Copy => Provenance::Stream { received_at },
+        Source::Leader(asked_at) => Provenance::Leader {
+            asked_at,
+            answered_at: received_at,
+        },
     }
 }

@@ -3,6 +3,12 @@
 //! The look comes after the probe's answer. A create-revision is new for each reign, so one look that finds the
 //! session's own says that the leader has reigned without a break since the session began, and that the answer was
 //! given in this reign.
+//!
+//! On master an answered probe is a proof of the time at which it was sent. A leader of release 8.5 records a change
+//! only when its one broadcaster takes it, and a slow follower holds the broadcaster up; meanwhile the leader answers
+//! probes as if nothing had happened. There a proof is of the probe's time, but of no later one than a probe's interval
+//! after the last broadcast on the stream. What was answered and could not be proven yet is, as soon as the next
+//! broadcast comes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +16,7 @@ use std::time::Duration;
 use tidegate_core::Moment;
 use tidegate_core::gate::Lag;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
@@ -21,6 +27,7 @@ use super::ending::Ending;
 use super::frame::Shape;
 use super::probe::{Circumstances, Held, ProbeBounds, Shown, may_probe, read_answer};
 use super::receive::Heard;
+use super::spoken::Spoken;
 use super::staging::Feed;
 
 /// A leader that chooses a full sync for a probe pays for it; after such an answer probes pause, for this many turns
@@ -33,10 +40,23 @@ pub(super) struct Watch<T> {
     pub(super) cluster_id: u64,
     /// `None` when it could not be read: the session then ends as soon as it can.
     pub(super) term: Option<Term>,
+    pub(super) spoken: Arc<Spoken>,
     pub(super) feed: watch::Receiver<Feed>,
     /// To be told when a completed full sync has been probed; dropped with the watch, the applier does not wait.
     pub(super) probed: watch::Sender<bool>,
     pub(super) heard: Arc<Heard>,
+    /// The last answer, as far as it is not a proof of its own time yet.
+    pub(super) withheld: Option<Withheld>,
+}
+
+/// A head that was shown in this term, to a probe sent at a time that is not proven yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Withheld {
+    generation: u64,
+    sent_at: Moment,
+    head: u64,
+    /// The last broadcast that was taken into account.
+    broadcast: Option<Moment>,
 }
 
 /// A probe that was answered, before the term has been looked at again.
@@ -85,13 +105,13 @@ impl<T: PdTransport> Watch<T> {
                 // A look that was under way when the map took over has not kept its first probe from being due.
                 following = self.is_following();
                 if following && proven_aside {
-                    sleep(interval).await;
+                    self.rest(interval).await;
                 }
             } else if let Some(since) = silent.take() {
                 // A process that stood still finds the stream silent until it has read the frames that wait for it.
                 let _ = timeout(interval, self.heard.since(since)).await;
             } else {
-                sleep(interval).await;
+                self.rest(interval).await;
             }
             let complete = matches!(*self.feed.borrow(), Feed::Complete { .. });
             let turn = if pause.left > 0 {
@@ -117,6 +137,43 @@ impl<T: PdTransport> Watch<T> {
                 self.probed.send_replace(true);
             }
         }
+    }
+
+    /// Waits for `time`, and lets the last answer count for as much as is broadcast meanwhile.
+    async fn rest(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        while let Some(withheld) = self.withheld {
+            let heard = self.heard.broadcast_since(withheld.broadcast);
+            if timeout_at(until, heard).await.is_err() {
+                return;
+            }
+            self.credit(withheld);
+        }
+        sleep_until(until).await;
+    }
+
+    /// Lets an answer of this term be a proof, of as late a time as the leader's dialect allows. Whether it is any.
+    fn credit(&mut self, mut answer: Withheld) -> bool {
+        let gate = &self.context.shared.gate;
+        let Withheld {
+            generation,
+            sent_at,
+            head,
+            ..
+        } = answer;
+        answer.broadcast = self.heard.broadcast();
+        let latest = if self.spoken.is_master() {
+            Some(sent_at)
+        } else {
+            let grace = self.context.config.probe_interval;
+            answer.broadcast.map(|at| at.saturating_add(grace))
+        };
+        self.withheld = (latest < Some(sent_at)).then_some(answer);
+        match latest {
+            Some(latest) => gate.probe_answered(generation, latest.min(sent_at), head),
+            None => gate.head_received(generation, head),
+        }
+        latest.is_some()
     }
 
     fn is_following(&self) -> bool {
@@ -222,10 +279,11 @@ impl<T: PdTransport> Watch<T> {
     }
 
     /// Looks at the term, and lets a probe's answer count if it still stands. Whether it shows the head.
-    async fn look(&self, answered: Option<Answered>) -> Result<bool, Ending> {
+    async fn look(&mut self, answered: Option<Answered>) -> Result<bool, Ending> {
+        let context = Arc::clone(&self.context);
         let Context {
             shared, transport, ..
-        } = &*self.context;
+        } = &*context;
         let read = transport.leader_key(&self.url, self.cluster_id);
         let key = within(self.context.config.call_timeout, &self.url, read).await;
         let stands = match (self.term, key) {
@@ -246,9 +304,14 @@ impl<T: PdTransport> Watch<T> {
                     sent_at,
                     ..
                 } = answered;
-                shared.gate.probe_answered(generation, sent_at, head);
+                let proves = self.credit(Withheld {
+                    generation,
+                    sent_at,
+                    head,
+                    broadcast: None,
+                });
                 shared.counters.probes_proved.add(1);
-                return Ok(true);
+                return Ok(proves);
             }
             Shown::AtLeast(head) if stands => {
                 shared.gate.head_received(answered.generation, head);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bytes::Bytes;
 use prost::Message;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
@@ -11,9 +12,11 @@ use tonic::Status;
 
 use crate::pd::{CallError, FrameSource, Lane, LeaderKey, PdTransport};
 use crate::proto::etcdserverpb::RangeResponse;
+use crate::proto::metapb::{Peer, Region};
 use crate::proto::mvccpb::KeyValue;
 use crate::proto::pdpb::{
-    GetMembersResponse, Member, ResponseHeader, SyncRegionRequest, SyncRegionResponse,
+    GetMembersResponse, Member, ResponseHeader, ScanRegionsResponse, SyncRegionRequest,
+    SyncRegionResponse,
 };
 
 pub(super) const CLUSTER: u64 = 77;
@@ -31,12 +34,15 @@ struct State {
     /// A part of an address, and the cluster that such addresses belong to.
     other: Option<(String, u64)>,
     leader: Option<String>,
-    version: String,
     key: Key,
     /// Takes the place of `key` for reads after this many more.
     next_key: Option<(usize, Key)>,
     key_reads: usize,
     streams: VecDeque<Stream>,
+    /// What scans answer, in key order; `None` is an error.
+    listed: Option<Vec<Region>>,
+    /// Start keys of the scans so far.
+    scans: Vec<Bytes>,
 }
 
 /// The scripted PD: one transport for any number of addresses.
@@ -54,7 +60,6 @@ impl Pd {
             state: Arc::new(Mutex::new(State {
                 other: None,
                 leader: Some(url.clone()),
-                version: String::new(),
                 key: Key::Held {
                     revision: 5,
                     by: url,
@@ -62,6 +67,8 @@ impl Pd {
                 next_key: None,
                 key_reads: 0,
                 streams: VecDeque::new(),
+                listed: Some(Vec::new()),
+                scans: Vec::new(),
             })),
             opened: Arc::new(Notify::new()),
         }
@@ -101,8 +108,14 @@ impl Pd {
         self.state().other = Some((part.to_owned(), cluster_id));
     }
 
-    pub(super) fn set_version(&self, version: &str) {
-        self.state().version = version.to_owned();
+    /// What a scan finds, each region led by its first peer; `None` makes scans fail.
+    pub(super) fn set_listed(&self, regions: Option<Vec<Region>>) {
+        self.state().listed = regions;
+    }
+
+    /// Start keys of the scans so far.
+    pub(super) fn scans(&self) -> Vec<Bytes> {
+        self.state().scans.clone()
     }
 
     pub(super) fn key_reads(&self) -> usize {
@@ -149,7 +162,6 @@ impl PdTransport for Pd {
         let member = |url: &String| Member {
             member_id: 1 + url.len() as u64,
             client_urls: vec![url.clone()],
-            binary_version: state.version.clone(),
             ..Member::default()
         };
         let mut urls = vec![url.to_owned()];
@@ -196,6 +208,34 @@ impl PdTransport for Pd {
         }
     }
 
+    async fn scan_regions(
+        &self,
+        url: &str,
+        cluster_id: u64,
+        start: Bytes,
+        limit: u32,
+    ) -> Result<ScanRegionsResponse, CallError> {
+        assert_eq!(cluster_id, CLUSTER);
+        let mut state = self.state();
+        state.scans.push(start.clone());
+        let Some(listed) = &state.listed else {
+            return Err(CallError::status(url, Status::unavailable("no scans")));
+        };
+        let regions: Vec<Region> = listed
+            .iter()
+            .filter(|region| region.end_key.is_empty() || region.end_key > start)
+            .take(limit as usize)
+            .cloned()
+            .collect();
+        let leader = |region: &Region| region.peers.first().cloned().unwrap_or_default();
+        let leaders: Vec<Peer> = regions.iter().map(leader).collect();
+        Ok(ScanRegionsResponse {
+            region_metas: regions,
+            leaders,
+            ..ScanRegionsResponse::default()
+        })
+    }
+
     async fn sync_regions(
         &self,
         url: &str,
@@ -226,6 +266,11 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) fn start_index(&self) -> u64 {
         self.request.start_index
+    }
+
+    /// Whether the replica asked for everything.
+    pub(super) fn asks_for_everything(&self) -> bool {
+        matches!(self.start_index(), 0 | u64::MAX)
     }
 
     pub(super) fn member(&self) -> &Member {

@@ -12,7 +12,7 @@ async fn completed() -> (World, Stream, Stream) {
     world.pd.set_term(6);
     stream.fail(Status::unavailable("stopped"));
     let stream = world.stream().await;
-    assert_eq!(stream.start_index(), 0);
+    assert!(stream.asks_for_everything());
     stream.send(frame(0, regions(7..9)));
     stream.send(frame(200, vec![]));
     let probe = world.probe().await;

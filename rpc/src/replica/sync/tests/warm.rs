@@ -93,6 +93,8 @@ async fn f6_a_restart_in_the_same_term_resumes_and_answers_nothing_before_a_proo
         .until("it is live", || world.shared.stream() == StreamState::Live)
         .await;
     assert!(!world.serves(), "the stream alone is no proof");
+    // A leader whose dialect is not known yet may be stuck and answer all the same: its broadcast has to be heard.
+    stream.send(frame(100, vec![]));
     world.prove().await;
     assert!(world.serves());
     assert_eq!(world.shared.counters.full_syncs.get(), 0);
@@ -110,6 +112,7 @@ async fn f6_what_changed_meanwhile_is_said_by_the_stream() {
         .until("it is applied", || kept.world.shared.gate.applied() == 101)
         .await;
     assert_eq!(kept.world.leader_of(2), Some(3));
+    stream.send(frame(101, vec![]));
     kept.world.prove().await;
     assert!(kept.world.serves());
     kept.written(101).await;
@@ -172,7 +175,7 @@ async fn f6_an_index_that_means_nothing_is_not_resumed_by_the_next_start() {
     kept.written(0).await;
     kept.crash().await;
     let kept = Kept::start(&pd, directory.path()).await;
-    assert_eq!(kept.world.stream().await.start_index(), 0);
+    assert!(kept.world.stream().await.asks_for_everything());
     assert_eq!(kept.world.ids(), [0; 0]);
     kept.end().await;
 }
