@@ -3,7 +3,7 @@
 mod support;
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use support::{CLUSTER, PATIENCE, Served, get, leader, refusal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -191,9 +191,11 @@ async fn log_lines_go_to_the_file_and_to_a_new_one_after_a_hangup() {
 
 /// Waits until the file has `text` in it.
 async fn wait_for(path: &str, text: &str) {
-    let begun = Instant::now();
-    while !std::fs::read_to_string(path).is_ok_and(|log| log.contains(text)) {
-        assert!(begun.elapsed() < PATIENCE, "no {text} in {path}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let wait = async {
+        while !std::fs::read_to_string(path).is_ok_and(|log| log.contains(text)) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    assert!(waited.is_ok(), "no {text} in {path}");
 }

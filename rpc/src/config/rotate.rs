@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::log::LogFile;
+use crate::leader::{SystemWall, WallClock};
 
 const MIB: u64 = 1 << 20;
 const DAY: Duration = Duration::from_secs(86_400);
@@ -127,7 +128,9 @@ impl RotatingFile {
 
 impl Write for RotatingFile {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.write_at(line, SystemTime::now())
+        let nanos = u64::try_from(SystemWall.unix_nanos()).unwrap_or_default();
+        let now = UNIX_EPOCH + Duration::from_nanos(nanos);
+        self.write_at(line, now)
     }
 
     fn flush(&mut self) -> io::Result<()> {
