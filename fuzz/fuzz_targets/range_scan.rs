@@ -33,12 +33,16 @@ fn step(pair: &mut MapPair, bytes: &mut Bytes<'_>) {
         return;
     }
     match bytes.byte() % 16 {
-        0..=4 => pair.put(bytes),
+        0..=4 => {
+            let _ = pair.put(bytes);
+        }
         5..=7 => pair.batch(bytes),
         8 => pair.tile(bytes),
         9 => pair.clear_tiles(bytes),
         10 => pair.mark(bytes),
         11 => pair.replace(bytes),
-        _ => pair.ask(bytes),
+        12 | 13 => pair.ask(bytes),
+        14 => pair.ask_many(bytes),
+        _ => pair.walk(bytes),
     }
 }

@@ -1,13 +1,14 @@
 //! The map and its sequential model, side by side: every change goes to both, every answer is
 //! compared.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use tidegate_core::oracle::SequentialMap;
 use tidegate_core::{
-    Batch, Entry, Expect, InvalidReason, KeyRange, Moment, Outcome, Peer, PeerRole, Provenance,
-    Region, RegionEpoch, RegionMap, Snapshot,
- SharedEntry};
+    Batch, BulkLoad, Entry, EntryRef, Expect, InvalidReason, KeyRange, Moment, Outcome, Peer,
+    PeerRole, Provenance, Region, RegionEpoch, RegionMap, SharedEntry, Snapshot,
+};
 
 use crate::bytes::Bytes;
 use crate::key_space::KeySpace;
@@ -71,13 +72,15 @@ impl MapPair {
         &self.model
     }
 
-    /// One single change.
-    pub fn put(&mut self, bytes: &mut Bytes<'_>) {
-        if let Some((region, provenance)) = self.region(bytes) {
-            let ours = self.map.put(region.clone(), provenance);
-            let theirs = self.model.put(region, provenance);
-            assert_eq!(ours, theirs);
-        }
+    /// One single change; says whether it was made.
+    pub fn put(&mut self, bytes: &mut Bytes<'_>) -> bool {
+        let Some((region, provenance)) = self.region(bytes) else {
+            return false;
+        };
+        let ours = self.map.put(region.clone(), provenance);
+        let theirs = self.model.put(region, provenance);
+        assert_eq!(ours, theirs);
+        !ours.is_refused()
     }
 
     /// Some changes of every kind at once.
@@ -154,10 +157,14 @@ impl MapPair {
         }
     }
 
-    /// Swaps the whole content for one that is built aside.
+    /// Swaps the whole content for one that is built aside, or loaded at once.
     pub fn replace(&mut self, bytes: &mut Bytes<'_>) {
         self.generation += 1;
-        let mut staged = Self::new(self.keys);
+        let mut staged = if self.generation.is_multiple_of(2) {
+            self.loaded(bytes)
+        } else {
+            Self::new(self.keys)
+        };
         staged.tile(bytes);
         staged.batch(bytes);
         let Some(map) = Arc::into_inner(staged.map) else {
@@ -166,6 +173,140 @@ impl MapPair {
         self.map.replace_with(map, self.generation);
         self.model = staged.model;
         assert_eq!(self.map.generation(), self.generation);
+    }
+
+    /// Regions loaded all at once on one side, and one by one on the other.
+    fn loaded(&self, bytes: &mut Bytes<'_>) -> Self {
+        let (mut load, mut model) = (BulkLoad::new(), SequentialMap::new());
+        let mut refused = Vec::new();
+        for place in 0..bytes.byte().into() {
+            let (start, kind) = (bytes.pair(), bytes.byte());
+            // Some meet others, by range or id; ids that lie far apart are not counted.
+            let end = start.saturating_add(1 + u16::from(kind / 16));
+            let spread = if kind.is_multiple_of(5) { 1 << 40 } else { 1 };
+            let id = 1 + (u64::from(start) / u64::from(1 + kind % 3)) * spread;
+            let Ok(range) = KeyRange::new(self.keys.key(start), self.keys.key(end)) else {
+                continue;
+            };
+            let epoch = RegionEpoch {
+                conf_ver: 1,
+                version: u64::from(kind % 4),
+            };
+            let Ok(region) = Region::builder(id, range, epoch).build() else {
+                continue;
+            };
+            let received = Provenance::Stream {
+                received_at: Moment::from_nanos(u64::from(kind)),
+            };
+            if let Some(refusal) = model.put(region.clone(), received).refusal() {
+                refused.push((load.len(), *refusal));
+            }
+            load.put(region, received);
+        }
+        let loaded = load.finish(0);
+        assert_eq!(loaded.refused, refused);
+        let pair = Self {
+            keys: self.keys,
+            map: Arc::new(loaded.map),
+            model,
+            generation: 0,
+        };
+        pair.compare();
+        pair
+    }
+
+    /// Asks both sides about many keys and ids at once.
+    pub fn ask_many(&self, bytes: &mut Bytes<'_>) {
+        let snapshot = self.map.pin();
+        let count = bytes.below(40);
+        let keys: Vec<Vec<u8>> = (0..count).map(|_| self.keys.key(bytes.pair())).collect();
+        let ids: Vec<u64> = (0..count).map(|_| u64::from(bytes.below(IDS))).collect();
+        let ours = |entry: Option<EntryRef<'_>>| entry.map(|e| e.region().clone());
+        let theirs = |entry: Option<&SharedEntry>| entry.map(|e| e.region().clone());
+        let found = snapshot.get_many(&keys).map(ours);
+        assert!(found.eq(keys.iter().map(|key| theirs(self.model.get(key)))));
+        let found = snapshot.prev_many(&keys).map(ours);
+        assert!(found.eq(keys.iter().map(|key| theirs(self.model.prev(key)))));
+        let found = snapshot.by_id_many(&ids).map(ours);
+        assert!(found.eq(ids.iter().map(|&id| theirs(self.model.by_id(id)))));
+    }
+
+    /// Walks over a range from both ends, then page by page while the map changes.
+    pub fn walk(&mut self, bytes: &mut Bytes<'_>) {
+        let (start, end) = (self.keys.key(bytes.pair()), self.keys.key(bytes.pair()));
+        let map = Arc::clone(&self.map);
+        self.compare_from_both_ends(&map.pin(), (&start, &end), bytes);
+
+        let Ok(range) = KeyRange::new(start, end) else {
+            return;
+        };
+        let size = NonZeroUsize::MIN.saturating_add(bytes.below(20).into());
+        let mut pages = map.scan_pages(&range, size);
+        let (mut from, mut moved) = (range.start().to_vec(), false);
+        for _ in 0..8 {
+            let mut found = Vec::new();
+            let page = pages.next_page(|entry| found.push(entry.region().clone()));
+            let expected = self.model.scan(&from, range.end());
+            let expected = expected.into_iter().take(size.get());
+            assert!(expected.map(|entry| entry.region()).eq(&found));
+            assert_eq!(pages.is_one_moment(), !moved);
+            let Some(page) = page else {
+                assert!(found.is_empty());
+                return;
+            };
+            assert_eq!(
+                (page.regions.get(), page.is_one_moment),
+                (found.len(), !moved)
+            );
+            let Some(last) = found.last() else {
+                unreachable!("a page has regions")
+            };
+            let is_last = found.len() < size.get()
+                || last.end().is_empty()
+                || (!range.end().is_empty() && last.end() >= range.end());
+            if is_last {
+                assert_eq!(
+                    pages.next_page(|_| unreachable!("the range has ended")),
+                    None
+                );
+                return;
+            }
+            from = last.end().to_vec();
+            if bytes.byte() % 4 == 1 {
+                moved |= self.put(bytes);
+            }
+        }
+    }
+
+    /// A scan of which each bit of a number takes from one of its ends.
+    fn compare_from_both_ends(
+        &self,
+        snapshot: &Snapshot<'_>,
+        (start, end): (&[u8], &[u8]),
+        bytes: &mut Bytes<'_>,
+    ) {
+        let turns = u64::from(bytes.pair());
+        let mut ours = snapshot.scan(start, end).map(|entry| entry.id());
+        let theirs = self.model.scan(start, end);
+        let mut theirs = theirs.into_iter().map(|entry| entry.id());
+        for turn in 0.. {
+            let (found, expected) = if turns >> (turn % 16) & 1 == 0 {
+                (ours.next(), theirs.next())
+            } else {
+                (ours.next_back(), theirs.next_back())
+            };
+            assert_eq!(found, expected);
+            if expected.is_none() {
+                break;
+            }
+        }
+        assert_eq!((ours.next(), ours.next_back()), (None, None));
+
+        let limit = usize::from(bytes.byte());
+        let ours = snapshot.scan(start, end).rev().take(limit);
+        let theirs = self.model.scan(start, end);
+        let theirs = theirs.into_iter().rev().take(limit);
+        assert!(ours.map(|e| e.id()).eq(theirs.map(|e| e.id())));
     }
 
     /// Asks both sides about a key, an id and a range.
@@ -201,9 +342,13 @@ impl MapPair {
         }
     }
 
-    /// Compares everything.
+    /// Compares everything, and counts again what is counted.
     pub fn compare(&self) {
-        compare(&self.map.pin(), &self.model);
+        let snapshot = self.map.pin();
+        if let Err(wrong) = snapshot.check_invariants() {
+            panic!("{wrong}");
+        }
+        compare(&snapshot, &self.model);
     }
 
     fn apply(&mut self, changes: &[Change]) {
