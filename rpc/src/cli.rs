@@ -83,6 +83,15 @@ struct ServeArgs {
     /// What clients are told: backend, the real PD members, or self, us alone [default: backend]
     #[arg(long, value_name = "WHO")]
     present_as: Option<String>,
+    /// PEM file of the authorities to trust, for https:// addresses
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// PEM file of our certificate
+    #[arg(long, value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// PEM file of our certificate's key
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
     /// TOML file; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -111,6 +120,13 @@ Keys of the config file: the flags' names, and
   max-backoff = \"3s\"         longest pause between attempts to reach PD
   admin-addr = \"\"            where GET and POST /router/api/v1/config are answered; nowhere by default
   admin-writable = false     whether POST may change anything
+  max-connections = 10000    open connections
+  max-concurrent-streams = 1000
+                             open calls of one connection
+  max-message-size = 16777216
+                             bytes of one request
+  [security] cacert-path, cert-path, key-path, cert-allowed-cn
+                             files of TLS, and clients' names that are let in
   [log] level, format        format: text or json
   [log.file] filename, max-size, max-days, max-backups
                              MiB of the file; days and number of old ones; 0 for no bound
@@ -143,6 +159,9 @@ impl ServeArgs {
             advertise_listen_addr: self.advertise_listen_addr.clone(),
             data_dir: self.data_dir.clone(),
             present_as: self.present_as.clone(),
+            ca: self.cacert.clone(),
+            cert: self.cert.clone(),
+            key: self.key.clone(),
             log_level: self.log_level.clone(),
             log_file: self.log_file.clone(),
         }

@@ -15,3 +15,4 @@ pub mod playground;
 pub mod proto;
 pub mod replica;
 mod syncer;
+pub mod tls;

@@ -9,12 +9,17 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
@@ -23,10 +28,19 @@ const OPENING: Duration = Duration::from_secs(10);
 /// The length of what HTTP/2 opens with.
 const PREFACE: usize = 24;
 
+/// What a connection is carried by.
+#[derive(Debug)]
+enum Wire {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
 /// A connection with a cut.
 #[derive(Debug)]
 pub(crate) struct Link {
-    stream: TcpStream,
+    wire: Wire,
+    /// Its place among the connections that there may be.
+    _place: Option<OwnedSemaphorePermit>,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Until the client has opened.
     opening: Option<Opening>,
@@ -40,15 +54,50 @@ struct Opening {
 
 impl Link {
     pub(crate) fn new(stream: TcpStream, cut: CancellationToken) -> Self {
-        // Small frames are answers: none should wait for the next. Without it the link is slower, not broken.
-        let _ = stream.set_nodelay(true);
+        prepare(&stream);
+        Self::over(Wire::Plain(stream), cut)
+    }
+
+    /// A link inside of TLS: the handshake is made here, within the time that a client has to open.
+    ///
+    /// # Errors
+    /// The handshake failed, took too long or was cut.
+    pub(crate) async fn secured(
+        stream: TcpStream,
+        config: Arc<ServerConfig>,
+        cut: CancellationToken,
+    ) -> io::Result<Self> {
+        prepare(&stream);
+        let handshake = timeout(OPENING, TlsAcceptor::from(config).accept(stream));
+        let stream = tokio::select! {
+            () = cut.cancelled() => return Err(io::ErrorKind::ConnectionAborted.into()),
+            shaken = handshake => shaken??,
+        };
+        Ok(Self::over(Wire::Tls(Box::new(stream)), cut))
+    }
+
+    /// The same, with its place among the connections that there may be.
+    pub(crate) fn holding(mut self, place: OwnedSemaphorePermit) -> Self {
+        self._place = Some(place);
+        self
+    }
+
+    fn over(wire: Wire, cut: CancellationToken) -> Self {
         Self {
-            stream,
+            wire,
+            _place: None,
             cut: Box::pin(cut.cancelled_owned()),
             opening: Some(Opening {
                 deadline: Box::pin(sleep(OPENING)),
                 heard: 0,
             }),
+        }
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        match &self.wire {
+            Wire::Plain(stream) => stream,
+            Wire::Tls(stream) => stream.get_ref().0,
         }
     }
 
@@ -86,11 +135,74 @@ impl Link {
     }
 }
 
+/// Small frames are answers: none should wait for the next. Without it the link is slower, not broken.
+fn prepare(stream: &TcpStream) {
+    let _ = stream.set_nodelay(true);
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
 impl Connected for Link {
     type ConnectInfo = TcpConnectInfo;
 
     fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+        self.tcp().connect_info()
     }
 }
 
@@ -102,7 +214,7 @@ impl AsyncRead for Link {
     ) -> Poll<io::Result<()>> {
         self.check(cx)?;
         let before = buf.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf)?;
+        let read = Pin::new(&mut self.wire).poll_read(cx, buf)?;
         self.heard(read.map(|()| buf.filled().len() - before), cx)?;
         read.map(Ok)
     }
@@ -116,7 +228,7 @@ impl AsyncWrite for Link {
     ) -> Poll<io::Result<usize>> {
         self.check(cx)?;
         self.said();
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        Pin::new(&mut self.wire).poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
@@ -126,19 +238,19 @@ impl AsyncWrite for Link {
     ) -> Poll<io::Result<usize>> {
         self.check(cx)?;
         self.said();
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        Pin::new(&mut self.wire).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.wire.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut self.wire).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.wire).poll_shutdown(cx)
     }
 }
 
@@ -162,7 +274,7 @@ mod tests {
     /// How long a read that finds nothing lasts; `None` if it is still waiting after an hour.
     async fn lasts(link: &mut Link) -> Option<Duration> {
         let began = Instant::now();
-        let read = tokio::time::timeout(Duration::from_secs(3_600), link.read_u8()).await;
+        let read = timeout(Duration::from_secs(3_600), link.read_u8()).await;
         let error = read.ok()?.expect_err("nothing was sent");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         Some(Duration::from_secs(began.elapsed().as_secs()))

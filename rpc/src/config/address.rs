@@ -16,7 +16,7 @@ fn example_port(setting: &str) -> u16 {
 /// Reads one address. `setting` is the flag or key it came from.
 ///
 /// # Errors
-/// [`ConfigError::Value`] for text that is no URL, for another scheme than `http`, for a missing
+/// [`ConfigError::Value`] for text that is no URL, for another scheme than `http` and `https`, for a missing
 /// host or port, and for anything behind the port.
 pub fn parse_endpoint(setting: &str, text: &str) -> Result<Url, ConfigError> {
     let text = text.trim();
@@ -25,8 +25,7 @@ pub fn parse_endpoint(setting: &str, text: &str) -> Result<Url, ConfigError> {
     let whole = format!("a URL with scheme, host and port, as http://127.0.0.1:{port}");
     let url = Url::parse(text).map_err(|_| bad(&whole))?;
     match url.scheme() {
-        "http" => {}
-        "https" => return Err(bad("an http:// URL, TLS is not built yet")),
+        "http" | "https" => {}
         _ => return Err(bad(&whole)),
     }
     let has_host = match url.host() {
@@ -100,6 +99,7 @@ mod tests {
             "http://[::1]:2379",
             " http://h:1 ",
             "http://h:80",
+            "https://127.0.0.1:2379",
         ] {
             assert!(parse_endpoint("--listen-addr", good).is_ok(), "{good}");
         }
@@ -107,7 +107,6 @@ mod tests {
             "",
             "127.0.0.1:2379",
             "pd-0:2379",
-            "https://127.0.0.1:2379",
             "ftp://127.0.0.1:2379",
             "http://",
             "http://h",

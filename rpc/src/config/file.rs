@@ -8,10 +8,11 @@
 //! `advertise-listen-addr`, `max-age`, `time-threshold`, `index-threshold`, `stall-threshold`,
 //! `probe-interval`, `backend-timeout`, `max-backoff`, `when-stale`, `present-as`,
 //! `allow-bounded-staleness`, `shutdown-deadline`, `data-dir`, `audit-pass`, `audit-grace`,
-//! `admin-addr`, `admin-writable`, `[log]` `level` and `format`, `[log.file]` `filename`, `max-size`, `max-days`,
-//! `max-backups`, `security.redact-info-log`.
+//! `max-connections`, `max-concurrent-streams`, `max-message-size`, `admin-addr`, `admin-writable`,
+//! `[security]` `cacert-path`, `cert-path`, `key-path`, `cert-allowed-cn` and `redact-info-log`,
+//! `[log]` `level` and `format`, `[log.file]` `filename`, `max-size`, `max-days` and `max-backups`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Value;
@@ -43,6 +44,13 @@ pub(super) const OURS: &[&str] = &[
     "data-dir",
     "admin-addr",
     "admin-writable",
+    "max-connections",
+    "max-concurrent-streams",
+    "max-message-size",
+    "security.cacert-path",
+    "security.cert-path",
+    "security.key-path",
+    "security.cert-allowed-cn",
     "log.level",
     "log.format",
     "log.file.filename",
@@ -70,10 +78,6 @@ const PDS: &[&str] = &[
     "log.timeout",
     "log.sampling.",
     "log.file.compression",
-    "security.cacert-path",
-    "security.cert-path",
-    "security.key-path",
-    "security.cert-allowed-cn",
     "security.encryption.",
 ];
 
@@ -127,16 +131,10 @@ pub(super) fn apply_text(path: &Path, text: &str, parsed: &mut Parsed) -> Result
         });
     }
     if !unused.is_empty() {
-        let security = unused.iter().any(|key| key.starts_with("security."));
         parsed.warnings.push(format!(
-            "config file {}: accepted but without effect yet: {}{}",
+            "config file {}: accepted but without effect yet: {}",
             path.display(),
             unused.join(", "),
-            if security {
-                "; connections are plain text"
-            } else {
-                ""
-            },
         ));
     }
     Ok(())
@@ -196,10 +194,22 @@ pub(super) fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool,
         },
         "present-as" => serve.present_as = PresentAs::parse(key, text(key, value)?)?,
         "allow-bounded-staleness" => serve.allow_bounded_staleness = switch(key, value)?,
+        "security.cacert-path" => serve.security.ca = path(key, value)?,
+        "security.cert-path" => serve.security.cert = path(key, value)?,
+        "security.key-path" => serve.security.key = path(key, value)?,
+        "security.cert-allowed-cn" => serve.security.allowed_cn = names(key, value)?,
+        _ if key.starts_with("max-") && serve.limits.set(key, value.as_integer())? => {}
         "log.level" => parsed.log.level = LogLevel::parse(key, text(key, value)?)?,
         "admin-addr" => match text(key, value)? {
             "" => {}
-            url => parsed.admin.addr = Some(parse_endpoint(key, url)?),
+            url => {
+                let url = parse_endpoint(key, url)?;
+                if url.scheme() == "https" {
+                    let expected = "an http:// URL, best on loopback; there is no TLS on it";
+                    return Err(ConfigError::value(key, url.as_str(), expected));
+                }
+                parsed.admin.addr = Some(url);
+            }
         },
         "admin-writable" => parsed.admin.writable = switch(key, value)?,
         "log.file.filename" => log_file(parsed).filename = text(key, value)?.into(),
@@ -225,6 +235,24 @@ fn text<'v>(key: &str, value: &'v Value) -> Result<&'v str, ConfigError> {
     value
         .as_str()
         .ok_or_else(|| ConfigError::value(key, shown(value), "text in quotes"))
+}
+
+/// A path; nothing where the text is empty.
+fn path(key: &str, value: &Value) -> Result<Option<PathBuf>, ConfigError> {
+    let text = text(key, value)?;
+    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
+}
+
+fn names(key: &str, value: &Value) -> Result<Vec<String>, ConfigError> {
+    let list = value.as_array().ok_or_else(|| {
+        ConfigError::value(
+            key,
+            shown(value),
+            "a list of names, as [\"tidb\", \"tikv\"]",
+        )
+    })?;
+    let names = list.iter().map(|name| text(key, name).map(str::to_owned));
+    names.collect()
 }
 
 fn switch(key: &str, value: &Value) -> Result<bool, ConfigError> {

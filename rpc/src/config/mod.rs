@@ -12,9 +12,11 @@
 mod address;
 mod duration;
 pub mod file;
+mod limits;
 pub mod log;
 mod presence;
 mod rotate;
+mod security;
 pub mod shown;
 pub mod tune;
 
@@ -28,8 +30,10 @@ use crate::replica::audit::Knobs;
 
 pub use address::{names_no_host, parse_endpoint, parse_endpoints};
 pub use duration::{InvalidDuration, parse_duration};
+pub use limits::LimitsConfig;
 pub use log::{LogConfig, LogFile, LogFormat, LogHandle, LogLevel, LogSink};
 pub use presence::PresentAs;
+pub use security::SecurityConfig;
 
 /// Where PD listens when nothing is said.
 pub const DEFAULT_BACKEND: &str = "http://127.0.0.1:2379";
@@ -70,6 +74,10 @@ pub struct ServeConfig {
     /// Under `present-as = "self"`: a lookup that asks for the leader's answer may be given ours, which is fresh within
     /// the gate's bounds (`allow-bounded-staleness`).
     pub allow_bounded_staleness: bool,
+    /// TLS (`[security]`); an address with `https://` uses it.
+    pub security: SecurityConfig,
+    /// What clients may take.
+    pub limits: LimitsConfig,
     /// How the map is compared with the leader (`audit-pass`, `audit-grace`).
     pub audit: Knobs,
     /// How long a stop may take before it stops being graceful (`shutdown-deadline`).
@@ -103,6 +111,8 @@ impl Default for ServeConfig {
             data_dir: None,
             present_as: PresentAs::default(),
             allow_bounded_staleness: false,
+            security: SecurityConfig::default(),
+            limits: LimitsConfig::default(),
             audit: Knobs::default(),
             shutdown_deadline: Duration::from_secs(5),
         }
@@ -155,6 +165,11 @@ impl ServeConfig {
                 "at least one PD client URL, as http://127.0.0.1:2379",
             ));
         }
+        let secured = |url: &Url| url.scheme() == "https";
+        self.security.check(
+            secured(&self.listen),
+            self.backend_endpoints.iter().any(secured),
+        )?;
         if self.present_as == PresentAs::Me
             && names_no_host(self.advertise.as_ref().unwrap_or(&self.listen))
         {
@@ -204,6 +219,12 @@ pub struct Overrides {
     pub data_dir: Option<PathBuf>,
     /// `--present-as`
     pub present_as: Option<String>,
+    /// `--cacert`
+    pub ca: Option<PathBuf>,
+    /// `--cert`
+    pub cert: Option<PathBuf>,
+    /// `--key`
+    pub key: Option<PathBuf>,
     /// `-L`, `--log-level`
     pub log_level: Option<String>,
     /// `--log-file`
@@ -268,6 +289,16 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
     }
     if let Some(text) = &overrides.present_as {
         serve.present_as = PresentAs::parse("--present-as", text)?;
+    }
+    let security = &mut serve.security;
+    for (flag, path) in [
+        (&overrides.ca, &mut security.ca),
+        (&overrides.cert, &mut security.cert),
+        (&overrides.key, &mut security.key),
+    ] {
+        if flag.is_some() {
+            path.clone_from(flag);
+        }
     }
     if let Some(text) = &overrides.log_level {
         parsed.log.level = LogLevel::parse("--log-level", text)?;

@@ -77,7 +77,7 @@ impl Cluster {
         if config.observer.is_some() {
             seed.observer.clone_from(&config.observer);
         }
-        let url = format!("http://{addr}");
+        let url = format!("{}://{addr}", config.scheme());
         let member = Member {
             name: config.name.clone(),
             member_id: config.cluster_id.rotate_left(17) | 1,

@@ -10,6 +10,7 @@ use tidegate_core::clock::{BootClock, Clock};
 use super::observer::ChangeObserver;
 use super::wall::{SystemWall, WallClock};
 use crate::pd::Dialect;
+use crate::tls::Tls;
 
 /// How an embedded leader behaves. The defaults are PD's.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub struct LeaderConfig {
     pub full_sync_rate: u64,
     /// How long open streams may take to end when the leader stops.
     pub stop_grace: Duration,
+    /// Speaks TLS with these; plain text when absent.
+    pub tls: Option<Arc<Tls>>,
     /// Hears of every change of the map.
     pub observer: Option<Arc<dyn ChangeObserver>>,
     /// Stamps what the map takes in.
@@ -66,6 +69,7 @@ impl Default for LeaderConfig {
             handshake_timeout: Duration::from_secs(10),
             full_sync_rate: 20 << 20,
             stop_grace: Duration::from_secs(1),
+            tls: None,
             observer: None,
             clock: Arc::new(BootClock),
             wall: Arc::new(SystemWall),
@@ -84,6 +88,9 @@ pub enum LeaderError {
         /// What the system said.
         source: io::Error,
     },
+    /// TLS without a certificate to show.
+    #[error("tls has no certificate; give cert and key")]
+    NoCertificate,
     /// A setting that cannot work.
     #[error("{setting} must not be 0")]
     Zero {
@@ -93,7 +100,15 @@ pub enum LeaderError {
 }
 
 impl LeaderConfig {
+    /// How its address begins.
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
     pub(super) fn check(&self) -> Result<(), LeaderError> {
+        if self.tls.as_ref().is_some_and(|tls| tls.server().is_none()) {
+            return Err(LeaderError::NoCertificate);
+        }
         let settings = [
             ("cluster_id", self.cluster_id == 0),
             ("ring_capacity", self.ring_capacity == 0),

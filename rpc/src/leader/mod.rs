@@ -72,6 +72,7 @@ use crate::proto::etcdserverpb::kv_server::KvServer;
 use crate::proto::health::health_server::HealthServer;
 use crate::proto::metapb::Store;
 use crate::proto::pdpb::pd_server::PdServer;
+use crate::tls::Tls;
 
 /// PD's limit for what it receives.
 const MAX_REQUEST: usize = 150 << 20;
@@ -141,7 +142,7 @@ impl EmbeddedLeader {
 
     /// The address, as PD names its own: `http://127.0.0.1:2379`.
     pub fn url(&self) -> String {
-        format!("http://{}", self.addr)
+        format!("{}://{}", self.cluster.config.scheme(), self.addr)
     }
 
     /// The address.
@@ -252,8 +253,19 @@ impl Drop for EmbeddedLeader {
 
 async fn serve(listener: TcpListener, cluster: Arc<Cluster>, cut: CancellationToken) {
     let service = Service(Arc::clone(&cluster));
-    let incoming =
-        TcpListenerStream::new(listener).map(|stream| stream.map(|io| Link::new(io, cut.clone())));
+    // Handshakes are made one after the other, in order of arrival: the clients are few.
+    let tls = cluster.config.tls.clone();
+    let incoming = TcpListenerStream::new(listener).then(move |accepted| {
+        let (tls, cut) = (tls.as_deref().and_then(Tls::server), cut.clone());
+        async move {
+            match tls {
+                None => accepted.map(|stream| Link::new(stream, cut)),
+                Some(config) => Link::secured(accepted?, config, cut).await,
+            }
+        }
+    });
+    // A connection that fails is no reason to end the server.
+    let incoming = incoming.filter(|link| link.as_ref().map_err(log_refusal).is_ok());
     let served = Server::builder()
         .add_service(PdServer::new(service.clone()).max_decoding_message_size(MAX_REQUEST))
         .add_service(KvServer::new(service))
@@ -263,6 +275,10 @@ async fn serve(listener: TcpListener, cluster: Arc<Cluster>, cut: CancellationTo
     if let Err(error) = served {
         tracing::error!(%error, "the embedded leader's server failed");
     }
+}
+
+fn log_refusal(error: &std::io::Error) {
+    tracing::debug!(%error, "a connection to the embedded leader was not let in");
 }
 
 /// Lets the history shrink after a slow stream has left, until the leader stops.

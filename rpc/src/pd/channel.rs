@@ -4,12 +4,14 @@
 //! hold up the probe that is to show how far behind it is.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use http::Uri;
 use tonic::transport::{Channel, Endpoint};
 
 use super::error::CallError;
+use crate::tls::{Tls, connector};
 
 /// Which connection a call takes.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -61,15 +63,18 @@ impl Default for ChannelSettings {
 #[derive(Debug)]
 pub struct Channels {
     settings: ChannelSettings,
+    /// For `https://` addresses.
+    tls: Option<Arc<Tls>>,
     open: Mutex<HashMap<(String, Lane), Channel>>,
 }
 
 impl Channels {
     /// An empty pool.
     #[must_use]
-    pub fn new(settings: ChannelSettings) -> Self {
+    pub fn new(settings: ChannelSettings, tls: Option<Arc<Tls>>) -> Self {
         Self {
             settings,
+            tls,
             open: Mutex::new(HashMap::new()),
         }
     }
@@ -107,12 +112,12 @@ impl Channels {
             url: url.to_owned(),
             reason,
         };
-        if url.starts_with("https://") {
-            return Err(address(
-                "TLS is not supported yet; give an http:// address".to_owned(),
-            ));
-        }
-        let endpoint = Endpoint::from_shared(url.to_owned())
+        let plain = match url.strip_prefix("https://") {
+            // The connector puts TLS under what the channel takes for plain.
+            Some(rest) => format!("http://{rest}"),
+            None => url.to_owned(),
+        };
+        let endpoint = Endpoint::from_shared(plain)
             .map_err(|error| address(format!("{error}; expected http://host:port")))?;
         let settings = &self.settings;
         let (stream_window, window) = match lane {
@@ -122,15 +127,27 @@ impl Channels {
                 (window, window.saturating_mul(2))
             }
         };
-        Ok(endpoint
+        let endpoint = endpoint
             .connect_timeout(settings.connect_timeout)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(settings.ping_interval)
             .keep_alive_timeout(settings.ping_timeout)
             .keep_alive_while_idle(false)
             .initial_stream_window_size(stream_window)
-            .initial_connection_window_size(window)
-            .connect_lazy())
+            .initial_connection_window_size(window);
+        if !url.starts_with("https://") {
+            return Ok(endpoint.connect_lazy());
+        }
+        let Some(tls) = &self.tls else {
+            return Err(address(
+                "it is https and no authority is trusted; give cacert-path (--cacert)".to_owned(),
+            ));
+        };
+        let origin = Uri::try_from(url).map_err(|error| address(error.to_string()))?;
+        let connector = connector(Arc::clone(tls));
+        Ok(endpoint
+            .origin(origin)
+            .connect_with_connector_lazy(connector))
     }
 }
 
@@ -140,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_address_that_cannot_be_dialled_is_a_value_that_names_it() {
-        let channels = Channels::new(ChannelSettings::default());
+        let channels = Channels::new(ChannelSettings::default(), None);
         let error = channels.get("https://pd:2379", Lane::Calls).unwrap_err();
         assert!(error.to_string().contains("https://pd:2379"), "{error}");
         assert!(channels.get("not an address", Lane::Calls).is_err());

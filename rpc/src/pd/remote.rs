@@ -15,6 +15,7 @@ use crate::proto::pdpb::{
     GetMembersRequest, GetMembersResponse, RequestHeader, ScanRegionsRequest, ScanRegionsResponse,
     SyncRegionRequest, SyncRegionResponse,
 };
+use crate::tls::Tls;
 
 use super::channel::{ChannelSettings, Channels, Lane};
 use super::error::CallError;
@@ -43,8 +44,18 @@ impl Remote {
     /// A transport without connections; they are made as calls need them.
     #[must_use]
     pub fn new(settings: ChannelSettings, redial: Option<Redial>) -> Self {
+        Self::secured(settings, redial, None)
+    }
+
+    /// The same, with what `https://` addresses need.
+    #[must_use]
+    pub fn secured(
+        settings: ChannelSettings,
+        redial: Option<Redial>,
+        tls: Option<Arc<Tls>>,
+    ) -> Self {
         Self {
-            channels: Channels::new(settings),
+            channels: Channels::new(settings, tls),
             redial,
         }
     }

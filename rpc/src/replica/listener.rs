@@ -2,15 +2,18 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket, lookup_host};
-use tokio::sync::mpsc;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use super::state::Counter;
 use crate::link::Link;
+use crate::tls::Tls;
 
 /// The pause after a failed accept: most failures are a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -54,10 +57,82 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// Who is let in.
+#[derive(Debug)]
+pub(super) struct Door {
+    /// For a port that speaks TLS.
+    tls: Option<Arc<Tls>>,
+    places: Arc<Semaphore>,
+    limit: usize,
+    counters: DoorCounters,
+}
+
+/// Connections that were not let in.
+#[derive(Debug, Default)]
+pub(super) struct DoorCounters {
+    /// There were as many as there may be.
+    pub(super) full: Counter,
+    /// No TLS was agreed on.
+    pub(super) handshake: Counter,
+}
+
+impl Door {
+    pub(super) fn new(tls: Option<Arc<Tls>>, limit: usize) -> Self {
+        Self {
+            tls,
+            places: Arc::new(Semaphore::new(limit)),
+            limit,
+            counters: DoorCounters::default(),
+        }
+    }
+
+    pub(super) fn counters(&self) -> &DoorCounters {
+        &self.counters
+    }
+
+    /// Connections that are open.
+    pub(super) fn open(&self) -> usize {
+        self.limit.saturating_sub(self.places.available_permits())
+    }
+
+    /// Makes a link of a connection, unless there are too many.
+    fn admit(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        from: SocketAddr,
+        links: &mpsc::Sender<io::Result<Link>>,
+        cut: &CancellationToken,
+    ) {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            self.counters.full.add(1);
+            // Whoever is turned away at once can go elsewhere at once.
+            tracing::debug!(%from, limit = self.limit, "turned away: too many connections");
+            return;
+        };
+        let (door, links, cut) = (Arc::clone(self), links.clone(), cut.clone());
+        // A client that is slow to shake hands holds up nobody else.
+        tokio::spawn(async move {
+            let link = match door.tls.as_deref().and_then(Tls::server) {
+                None => Link::new(stream, cut),
+                Some(config) => match Link::secured(stream, config, cut).await {
+                    Ok(link) => link,
+                    Err(error) => {
+                        door.counters.handshake.add(1);
+                        tracing::debug!(%from, %error, "turned away: no TLS");
+                        return;
+                    }
+                },
+            };
+            let _ = links.send(Ok(link.holding(place))).await;
+        });
+    }
+}
+
 /// The connections accepted on `listener` until `stop`; the port is free again when the task has
 /// ended. `cut` breaks all of them.
 pub(super) fn accept(
     listener: TcpListener,
+    door: Arc<Door>,
     stop: CancellationToken,
     cut: CancellationToken,
 ) -> ReceiverStream<io::Result<Link>> {
@@ -71,12 +146,7 @@ pub(super) fn accept(
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    let connection = Link::new(stream, cut.clone());
-                    if sender.send(Ok(connection)).await.is_err() {
-                        return;
-                    }
-                }
+                Ok((stream, from)) => door.admit(stream, from, &sender, &cut),
                 Err(error) => {
                     tracing::debug!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;

@@ -47,18 +47,20 @@ use url::Url;
 use self::forward::{Front, Gateway, Presence};
 use self::hooks::Hooks;
 use self::http::Pages;
+use self::listener::Door;
 use self::persist::{DataDirError, OtherCluster, Persist};
 use self::serve::{HealthService, PdService, RouterService, Serving};
 use self::state::Shared;
 use self::status::Identity;
 use self::sync::{SyncConfig, SyncConfigError, WrongCluster};
-use crate::config::{ServeConfig, names_no_host};
+use crate::config::{LimitsConfig, ServeConfig, names_no_host};
 use crate::pd::{
     BackoffLimits, ChannelSettings, DifferentClusters, Remote, ResolveError, ResolveLimits, resolve,
 };
 use crate::proto::health::health_server::HealthServer;
 use crate::proto::pdpb::pd_server::PdServer;
 use crate::proto::routerpb::router_server::RouterServer;
+use crate::tls::{Tls, TlsError};
 
 pub use self::forward::ForwardCounts;
 pub use self::serve::counters::{Counts, Method, Rejection};
@@ -68,12 +70,6 @@ pub use self::status::{ConnectionError, GateStatus, LeaderStatus, ReplicaStatus}
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long a client may leave a ping unanswered.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// The largest request: a batch of 10,000 keys stays far below.
-const REQUEST_LIMIT: usize = 16 << 20;
-/// Calls that one connection may have open: far more than a stock client has, and an end to what
-/// one that never reads its answers can pile up.
-const CALLS_PER_CONNECTION: u32 = 1_000;
-
 /// How long a stop may take for what waits to be written to disk, and before that for the stream to end.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
@@ -98,6 +94,9 @@ pub enum StartError {
     /// The data directory is another cluster's.
     #[error(transparent)]
     OtherCluster(#[from] OtherCluster),
+    /// A file of TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A setting of the sync stream.
     #[error(transparent)]
     Sync(#[from] SyncConfigError),
@@ -127,6 +126,7 @@ pub struct Bound {
     addr: SocketAddr,
     advertise: String,
     remote: Arc<Remote>,
+    tls: Option<Arc<Tls>>,
     sync: SyncConfig,
     persist: Option<Arc<Persist>>,
 }
@@ -245,11 +245,16 @@ impl Bound {
     /// Takes the port.
     ///
     /// # Errors
-    /// [`StartError::Listen`].
+    /// [`StartError::Tls`], [`StartError::Listen`], [`StartError::Sync`] and those of the data directory.
     pub async fn new(config: ServeConfig, hooks: Hooks) -> Result<Self, StartError> {
         let refused = |source| StartError::Listen {
             url: config.listen.clone(),
             source,
+        };
+        let tls = if config.security.names_files() {
+            Some(Arc::new(Tls::load(config.security.clone())?))
+        } else {
+            None
         };
         let listener = listener::bind(&config.listen).await.map_err(refused)?;
         let addr = listener.local_addr().map_err(refused)?;
@@ -269,7 +274,8 @@ impl Bound {
             connect_timeout: config.backend_timeout,
             ..ChannelSettings::default()
         };
-        let remote = Arc::new(Remote::new(settings, hooks.redial.clone()));
+        let redial = hooks.redial.clone();
+        let remote = Arc::new(Remote::secured(settings, redial, tls.clone()));
         let persist = match &config.data_dir {
             Some(directory) => Some(Persist::open(directory.clone()).await?),
             None => None,
@@ -281,6 +287,7 @@ impl Bound {
             addr,
             advertise,
             remote,
+            tls,
             sync,
             persist,
         })
@@ -315,6 +322,7 @@ impl Bound {
             addr,
             advertise,
             remote,
+            tls,
             sync,
             persist,
         } = self;
@@ -335,7 +343,13 @@ impl Bound {
             advertise: advertise.clone(),
         };
         let gateway = Gateway::new(Arc::clone(&serving), Arc::clone(&remote), presence);
-        let listen = format!("http://{addr}");
+        let scheme = config.listen.scheme();
+        let listen = format!("{scheme}://{addr}");
+        let listens_secured = scheme == "https";
+        let door = Door::new(
+            tls.clone().filter(|_| listens_secured),
+            config.limits.connections,
+        );
         let identity = Identity {
             name: config.name,
             listen,
@@ -345,6 +359,7 @@ impl Bound {
             identity,
             serving,
             gateway: Arc::new(gateway),
+            door: Arc::new(door),
         });
         let stop_sync = CancellationToken::new();
         let stop_writing = CancellationToken::new();
@@ -357,9 +372,13 @@ impl Bound {
         let server = serve(
             listener,
             Arc::clone(&pages),
+            config.limits,
             stop_accepting.clone(),
             cut.clone(),
         );
+        if let Some(tls) = tls {
+            tokio::spawn(tls.keep_fresh(stop_sync.clone()));
+        }
         if !hooks.serve_regardless {
             tokio::spawn(gate_log::keep(Arc::clone(&pages), stop_sync.clone()));
         }
@@ -404,13 +423,15 @@ fn listen_remedy(source: &io::Error) -> String {
 fn serve(
     listener: TcpListener,
     pages: Arc<Pages>,
+    limits: LimitsConfig,
     stop: CancellationToken,
     cut: CancellationToken,
 ) -> JoinHandle<()> {
     let serving = &pages.serving;
-    let pd = PdServer::new(PdService(Arc::clone(serving))).max_decoding_message_size(REQUEST_LIMIT);
+    let pd =
+        PdServer::new(PdService(Arc::clone(serving))).max_decoding_message_size(limits.message);
     let router = RouterServer::new(RouterService(Arc::clone(serving)))
-        .max_decoding_message_size(REQUEST_LIMIT);
+        .max_decoding_message_size(limits.message);
     let health = HealthServer::new(HealthService(Arc::clone(serving)));
     let http = http::routes(Arc::clone(&pages));
     let routes = Routes::from(http)
@@ -418,13 +439,13 @@ fn serve(
         .add_service(router)
         .add_service(health)
         .prepare();
-    let incoming = listener::accept(listener, stop.clone(), cut);
+    let incoming = listener::accept(listener, Arc::clone(&pages.door), stop.clone(), cut);
     tokio::spawn(async move {
         let served = Server::builder()
             .accept_http1(true)
             .http2_keepalive_interval(Some(PING_INTERVAL))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
-            .max_concurrent_streams(CALLS_PER_CONNECTION)
+            .max_concurrent_streams(limits.streams)
             .add_routes(routes)
             .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
             .await;
@@ -436,9 +457,10 @@ fn serve(
 
 /// The address listened on as others would write it: with the port that was found for port 0.
 fn advertised(listen: &Url, addr: SocketAddr) -> String {
+    let scheme = listen.scheme();
     match listen.host_str() {
-        Some(host) => format!("http://{host}:{}", addr.port()),
-        None => format!("http://{addr}"),
+        Some(host) => format!("{scheme}://{host}:{}", addr.port()),
+        None => format!("{scheme}://{addr}"),
     }
 }
 

@@ -8,9 +8,9 @@ use tidegate_core::gate::{GateView, Lag, RefuseReason};
 use tidegate_core::{MapStats, Moment};
 
 use super::audit::AuditStatus;
-use super::forward::{ForwardCounts, Gateway};
+use super::forward::ForwardCounts;
+use super::http::Pages;
 use super::persist::PersistStatus;
-use super::serve::Serving;
 use super::serve::counters::{Counts, Method};
 use super::state::{StreamState, SyncCounts};
 
@@ -64,6 +64,8 @@ pub struct ReplicaStatus {
     pub present_as: &'static str,
     /// What became of calls that are the leader's to answer.
     pub forwarded: ForwardCounts,
+    /// Clients' connections.
+    pub connections: ConnectionsStatus,
     /// What the sync stream did.
     pub sync: SyncCounts,
     /// The comparison of the map with the leader's.
@@ -94,6 +96,17 @@ pub struct ConnectionError {
     pub detail: String,
     /// Milliseconds since it was found.
     pub ago_ms: u64,
+}
+
+/// Clients' connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ConnectionsStatus {
+    /// Open now.
+    pub open: usize,
+    /// Turned away because there were as many as `max-connections`.
+    pub refused_full: u64,
+    /// Turned away because no TLS was agreed on.
+    pub refused_handshake: u64,
 }
 
 /// Whether lookups are answered.
@@ -147,7 +160,13 @@ pub(super) struct Identity {
 }
 
 impl ReplicaStatus {
-    pub(super) fn read(identity: &Identity, serving: &Serving, gateway: &Gateway) -> Self {
+    pub(super) fn read(pages: &Pages) -> Self {
+        let Pages {
+            identity,
+            serving,
+            gateway,
+            door,
+        } = pages;
         let shared = &serving.shared;
         let gate: GateView = shared.gate.view();
         let now = shared.clock.now();
@@ -194,6 +213,11 @@ impl ReplicaStatus {
                 .collect(),
             present_as: gateway.presence().present_as.as_str(),
             forwarded: gateway.counters.read(),
+            connections: ConnectionsStatus {
+                open: door.open(),
+                refused_full: door.counters().full.get(),
+                refused_handshake: door.counters().handshake.get(),
+            },
             sync: shared.counters.read(),
             audit: shared.audit.read(),
             heals: shared.heals.each().collect(),

@@ -27,6 +27,11 @@ pub async fn leader(cluster_id: u64, regions: u64) -> EmbeddedLeader {
         keepalive: Duration::from_secs(1),
         ..LeaderConfig::default()
     };
+    leader_with(config, regions).await
+}
+
+/// The same, with settings of its own.
+pub async fn leader_with(config: LeaderConfig, regions: u64) -> EmbeddedLeader {
     let leader = EmbeddedLeader::start(config).await.expect("a free port");
     let regions = (1..=regions).map(|id| {
         let bound = |i: u64| match i {

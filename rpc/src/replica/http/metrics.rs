@@ -7,6 +7,8 @@
 //! | `tidegate_server_region_refused_cnt` | request, reason | lookups that the gate refused |
 //! | `tidegate_server_region_rejected_cnt` | request, cause | requests turned away before the gate |
 //! | `tidegate_forward_total` | event = `forwarded`, `refused`, `broken`, `deposed` | calls that are the leader's to answer |
+//! | `tidegate_connections` | | open connections of clients |
+//! | `tidegate_connections_refused_total` | cause = `full`, `handshake` | connections that were not let in |
 //! | `tidegate_gate_open` | | 1 while lookups are answered |
 //! | `tidegate_gate_off` | | 1 when the gate is switched off, as only the playground can: nothing is refused |
 //! | `tidegate_gate_shut` | reason | 1 for the reason why not |
@@ -208,6 +210,20 @@ impl Page {
         )?;
         for (event, count) in status.forwarded.each() {
             forwarded.with_label_values(&[event]).inc_by(count);
+        }
+        let connections = status.connections;
+        let help = "Open connections of clients.";
+        self.int("tidegate_connections", help, connections.open as u64)?;
+        let refused = self.counters(
+            "tidegate_connections_refused_total",
+            "Connections that were not let in.",
+            &["cause"],
+        )?;
+        for (cause, count) in [
+            ("full", connections.refused_full),
+            ("handshake", connections.refused_handshake),
+        ] {
+            refused.with_label_values(&[cause]).inc_by(count);
         }
         let events = self.counters(
             "tidegate_sync_total",

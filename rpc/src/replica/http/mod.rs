@@ -19,6 +19,7 @@ use axum::routing::get;
 use serde::Serialize;
 
 use super::forward::{self, Gateway};
+use super::listener::Door;
 use super::serve::Serving;
 use super::status::{Identity, ReplicaStatus};
 
@@ -28,6 +29,7 @@ pub(super) struct Pages {
     pub(super) identity: Identity,
     pub(super) serving: Arc<Serving>,
     pub(super) gateway: Arc<Gateway>,
+    pub(super) door: Arc<Door>,
 }
 
 /// The routes of this module.
@@ -84,6 +86,6 @@ async fn health(State(pages): State<Arc<Pages>>) -> Response {
 
 impl Pages {
     pub(super) fn read(&self) -> ReplicaStatus {
-        ReplicaStatus::read(&self.identity, &self.serving, &self.gateway)
+        ReplicaStatus::read(self)
     }
 }

@@ -1,0 +1,170 @@
+//! A replica and a PD leader that speak nothing but TLS, each with a certificate that the other demands.
+
+mod support;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use support::{CLUSTER, PATIENCE, header, leader_with, refusal};
+use tidegate::config::{SecurityConfig, ServeConfig};
+use tidegate::leader::LeaderConfig;
+use tidegate::pd::{ChannelSettings, Remote};
+use tidegate::proto::health::HealthCheckRequest;
+use tidegate::proto::health::health_client::HealthClient;
+use tidegate::proto::pdpb::pd_client::PdClient;
+use tidegate::proto::pdpb::{AllocIdRequest, GetMembersRequest};
+use tidegate::replica::Replica;
+use tidegate::replica::hooks::Hooks;
+use tidegate::tls::Tls;
+use tonic::Code;
+
+struct Files {
+    dir: tempfile::TempDir,
+}
+
+impl Files {
+    /// An authority and one certificate for loopback.
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::self_signed(params, key).expect("an authority");
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+        params.distinguished_name.push(DnType::CommonName, "member");
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &issuer).expect("signed");
+        for (file, text) in [
+            ("ca.pem", issuer.pem()),
+            ("cert.pem", certificate.pem()),
+            ("key.pem", key.serialize_pem()),
+        ] {
+            std::fs::write(dir.path().join(file), text).expect("written");
+        }
+        Self { dir }
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.dir.path().join(file)
+    }
+
+    fn config(&self) -> SecurityConfig {
+        SecurityConfig {
+            ca: Some(self.path("ca.pem")),
+            cert: Some(self.path("cert.pem")),
+            key: Some(self.path("key.pem")),
+            allowed_cn: vec!["member".to_owned()],
+        }
+    }
+
+    fn tls(&self) -> Arc<Tls> {
+        Arc::new(Tls::load(self.config()).expect("good files"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_follows_serves_and_forwards_under_mutual_tls() {
+    let files = Files::new();
+    let config = LeaderConfig {
+        cluster_id: CLUSTER,
+        keepalive: Duration::from_secs(1),
+        tls: Some(files.tls()),
+        ..LeaderConfig::default()
+    };
+    let leader = leader_with(config, 10).await;
+    assert!(leader.url().starts_with("https://"));
+    let config = ServeConfig {
+        backend_endpoints: vec![leader.url().parse().expect("a URL")],
+        listen: "https://127.0.0.1:0".parse().expect("a URL"),
+        probe_interval: Duration::from_millis(100),
+        security: files.config(),
+        ..ServeConfig::default()
+    };
+    let replica = Replica::start(config, Hooks::default())
+        .await
+        .expect("a free port");
+    assert!(replica.url().starts_with("https://"));
+
+    let clients = Remote::secured(ChannelSettings::default(), None, Some(files.tls()));
+    let channel = clients.channel(replica.url()).expect("an address");
+    let mut health = HealthClient::new(channel.clone());
+    let serving = async {
+        let watch = health
+            .watch(HealthCheckRequest::default())
+            .await
+            .expect("a watch");
+        let mut watch = watch.into_inner();
+        while watch
+            .message()
+            .await
+            .expect("a status")
+            .is_none_or(|status| status.status != 1)
+        {}
+    };
+    tokio::time::timeout(PATIENCE, serving)
+        .await
+        .expect("in time");
+    let mut pd = PdClient::new(channel);
+    let members = pd.get_members(GetMembersRequest { header: None }).await;
+    let members = members.expect("members").into_inner();
+    assert_eq!(
+        members.leader.expect("a leader").client_urls,
+        [leader.url()]
+    );
+    let request = AllocIdRequest {
+        header: header(),
+        count: 1,
+    };
+    assert!(
+        pd.alloc_id(request)
+            .await
+            .expect("passed on")
+            .into_inner()
+            .id
+            > 0
+    );
+
+    // In plain text, and with a certificate of another authority, nobody gets in.
+    let plain = replica.url().replace("https://", "http://");
+    for (url, tls) in [
+        (plain.as_str(), None),
+        (replica.url(), Some(Files::new().tls())),
+    ] {
+        let strangers = Remote::secured(ChannelSettings::default(), None, tls);
+        let channel = strangers.channel(url).expect("an address");
+        let answer = PdClient::new(channel)
+            .get_members(GetMembersRequest { header: None })
+            .await;
+        assert_ne!(answer.expect_err("not let in").code(), Code::Ok);
+    }
+    assert!(replica.status().connections.refused_handshake >= 2);
+}
+
+#[test]
+fn files_that_cannot_be_used_end_the_start_with_one_line() {
+    let files = Files::new();
+    let path = |file: &str| files.path(file).to_str().expect("text").to_owned();
+    let (ca, cert, key) = (path("ca.pem"), path("cert.pem"), path("key.pem"));
+    let listen = ["serve", "--listen-addr", "https://127.0.0.1:0"];
+    let with = |more: &[&str]| refusal(&[&listen[..], more].concat());
+    let line = with(&["--cert", &cert]);
+    assert!(
+        line.contains("key-path") && line.contains("give both"),
+        "{line}"
+    );
+    let line = with(&["--cacert", &ca]);
+    assert!(line.contains("--cert, --key"), "{line}");
+    let line = with(&["--cert", &cert, "--key", "/nonexistent/key.pem"]);
+    assert!(line.contains("key-path /nonexistent/key.pem"), "{line}");
+    let line = with(&["--cert", &cert, "--key", &ca]);
+    assert!(line.contains("no private key"), "{line}");
+    let line = with(&["--cacert", &key, "--cert", &cert, "--key", &key]);
+    assert!(
+        line.contains("cacert-path") && line.contains("no certificate"),
+        "{line}"
+    );
+    let line = refusal(&["serve", "--backend-endpoints", "https://127.0.0.1:1"]);
+    assert!(line.contains("--cacert"), "{line}");
+}
