@@ -158,7 +158,7 @@ fn e3_a_pin_meets_the_replacement_or_is_handed_to_it() {
             let map = Arc::new(RegionMap::new());
             let _ = map.put(region(1, "a", "z", 1), FOLLOWER);
             let old = map.pin().by_id(1).expect("just put").to_shared();
-            let (marked, marker_map) = (std::sync::Arc::clone(&old), Arc::clone(&map));
+            let (marked, marker_map) = (old.clone(), Arc::clone(&map));
             let marker = thread::spawn(move || match marked.word().pin_to_leader() {
                 Pinned::Superseded => {
                     let snapshot = marker_map.pin();
@@ -249,7 +249,7 @@ fn an_inherited_pin_carries_what_its_marker_did() {
     model("word::an_inherited_pin_carries_what_its_marker_did", || {
         let (map, old) = map_of(Entry::new(region(1, "a", "z", 1), FOLLOWER));
         let cause = Arc::new(AtomicBool::new(false));
-        let (marked, marker_cause) = (std::sync::Arc::clone(&old), Arc::clone(&cause));
+        let (marked, marker_cause) = (old.clone(), Arc::clone(&cause));
         let marker = thread::spawn(move || {
             marker_cause.store(true, Ordering::Relaxed);
             marked.word().pin_to_leader()
@@ -315,9 +315,9 @@ fn e3_a_renewal_beside_a_replacement_loses_no_pin() {
         "word::e3_a_renewal_beside_a_replacement_loses_no_pin",
         || {
             let (map, old) = map_of(leased_entry());
-            let (pinned, pinner_map) = (std::sync::Arc::clone(&old), Arc::clone(&map));
+            let (pinned, pinner_map) = (old.clone(), Arc::clone(&map));
             let pinner = thread::spawn(move || pin(&pinner_map, &pinned));
-            let renewed = std::sync::Arc::clone(&old);
+            let renewed = old.clone();
             let renewer = thread::spawn(move || renew(&renewed));
             replace(&map);
             let on_old = pinner.join().unwrap();
@@ -344,7 +344,7 @@ fn e3_a_renewal_beside_a_replacement_loses_no_pin() {
 fn e3_a_mark_beside_a_replacement_loses_no_pin() {
     model("word::e3_a_mark_beside_a_replacement_loses_no_pin", || {
         let (map, old) = map_of(leased_entry());
-        let (marked, marker_map) = (std::sync::Arc::clone(&old), Arc::clone(&map));
+        let (marked, marker_map) = (old.clone(), Arc::clone(&map));
         let marker = thread::spawn(move || {
             let reason = InvalidReason::EpochNotMatch;
             let told = marked.word().invalidate_and_pin(reason);
@@ -353,7 +353,7 @@ fn e3_a_mark_beside_a_replacement_loses_no_pin() {
             }
             told
         });
-        let renewed = std::sync::Arc::clone(&old);
+        let renewed = old.clone();
         let renewer = thread::spawn(move || renew(&renewed));
         replace(&map);
         let told = marker.join().unwrap();
@@ -401,7 +401,7 @@ fn a_failed_reload_is_asked_for_again() {
     model("word::a_failed_reload_is_asked_for_again", || {
         let entry = SharedEntry::new(Entry::new(region(1, "a", "z", 1), STREAM));
         assert_eq!(entry.word().delay_reload(), Flagged::Done);
-        let (swept, reloaded) = (std::sync::Arc::clone(&entry), std::sync::Arc::clone(&entry));
+        let (swept, reloaded) = (entry.clone(), entry.clone());
         let sweeper = thread::spawn(move || swept.word().ripen_delayed_reload());
         let reloader = thread::spawn(move || drop(ReloadTicket::take(&reloaded)));
         let asked = entry.word().reload_on_access();
