@@ -511,10 +511,12 @@ fn judge(
     let (Some(proven_at), Some(last_sync)) = (proven_at, reading.last_sync) else {
         return Decision::Refuse(Refusal::not_proven(lag));
     };
-    let age = now.saturating_since(proven_at);
+    // In nanoseconds throughout: a `Duration` for each would cost more than the loads.
+    let since = |then: Moment| now.as_nanos().saturating_sub(then.as_nanos());
+    let age = since(proven_at);
     let stalled = reading
         .apply_since
-        .is_some_and(|since| now.saturating_since(since) > thresholds.stall_threshold);
+        .is_some_and(|then| since(then) > nanos(thresholds.stall_threshold));
     let behind = match lag {
         Lag::Unknown => true,
         Lag::Known(records) => records > thresholds.index_threshold,
@@ -523,18 +525,27 @@ fn judge(
         RefuseReason::Gap
     } else if stalled {
         RefuseReason::ApplyStall
-    } else if now.saturating_since(last_sync) > thresholds.time_threshold {
+    } else if since(last_sync) > nanos(thresholds.time_threshold) {
         RefuseReason::Silence
     } else if behind {
         RefuseReason::IndexLag
-    } else if age > thresholds.max_age {
+    } else if age > nanos(thresholds.max_age) {
         RefuseReason::Age
     } else {
-        return Decision::Serve { age };
+        return Decision::Serve {
+            age: Duration::from_nanos(age),
+        };
     };
     Decision::Refuse(Refusal {
         reason,
-        age: Some(age),
+        age: Some(Duration::from_nanos(age)),
         lag,
     })
+}
+
+/// Nanoseconds, at most 584 years.
+#[inline]
+const fn nanos(limit: Duration) -> u64 {
+    let seconds = limit.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(limit.subsec_nanos() as u64)
 }
