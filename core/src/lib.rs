@@ -89,6 +89,11 @@
 //! - A snapshot holds back the freeing of memory, in all maps of the process.
 //!   Long scans should go page by page ([`RegionMap::scan_pages`]). [`MapStats`] shows what waits.
 //! - Freed nodes are kept for reuse, up to about 9 MiB a map.
+//! - Entries and nodes stand in chunks of 2 MiB, in huge pages where the system gives
+//!   them: a lookup in a large map finds its way in memory sooner. A chunk is given back
+//!   when all that stood in it is gone, so a map that has become small keeps chunks for
+//!   as long as something in each lives; what comes next uses the room in them. Up to
+//!   eight chunks of the process are kept for the next values in any case.
 //! - A history evicts 64 records at a time: that makes an append a write and a store,
 //!   and keeps up to 63 records more than was asked for. Nobody makes its appender
 //!   wait; a reader that is too slow loses records and is told.
@@ -125,11 +130,16 @@ mod pool;
 #[cfg(tidegate_loom)]
 #[doc(hidden)]
 pub use pool::door as pool_door;
+#[cfg(tidegate_loom)]
+#[doc(hidden)]
+pub use slab::door as slab_door;
 mod prefetch;
 mod proof;
 pub mod provenance;
 pub mod range;
 pub mod region;
+mod slab;
+mod stack;
 // Not part of the API: the models search the crate through this door, and need some
 // of it to hold what is shared in their hands.
 #[doc(hidden)]

@@ -5,39 +5,35 @@
 //! pattern (more than half of the cost of a batch at a million regions), so the
 //! memory goes back to the map's own pools, one for each size.
 //!
-//! A pool is a few stacks that are pushed to piecewise but only ever taken whole:
-//! an edit takes all of one, uses what it needs and puts the rest back. Taking
-//! whole rules out that a block is popped, reused and pushed again while another
-//! thread holds a stale link to it (the ABA problem of such stacks).
+//! A pool is a few stacks that are taken whole (`stack.rs`): an edit takes all of
+//! one, uses what it needs and puts the rest back.
 //!
 //! Each thread has a stack that it gives to, and takes from first; one that finds
 //! it empty takes another's, so that what a reader has freed goes back to the
-//! writer, and two writers do not leave each other to the allocator (which cost
-//! each of them half of its speed).
+//! writer, and two writers do not leave each other to where memory comes from anew
+//! (which cost each of them half of its speed).
 
 #[cfg(tidegate_loom)]
 pub mod door;
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{NonNull, null_mut};
-// Not the door's: it numbers threads, and orders nothing.
-use std::sync::atomic::AtomicUsize as Counter;
 
 use crossbeam_utils::CachePadded;
 
 use crate::prefetch::prefetch;
-use crate::sync::Canary;
-use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::atomic::{AtomicPtr, AtomicUsize};
+use crate::slab::Source;
+use crate::stack::{Link, Stack, turn};
+use crate::sync::atomic::AtomicUsize;
+use crate::sync::atomic::Ordering::Relaxed;
 
 /// Free blocks of a map, shared by its edits and the reclaimer.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Of each block; large enough for a link.
-    layout: Layout,
+    /// Of the blocks, each large enough for a link.
+    source: Source,
     /// About so many blocks are kept; more are freed.
     kept: usize,
-    stacks: [CachePadded<Stack>; STACKS],
+    stacks: [CachePadded<Counted>; STACKS],
 }
 
 /// How many stacks a pool has: enough for the few writers that a map has. One under
@@ -45,8 +41,8 @@ pub(crate) struct Pool {
 const STACKS: usize = if cfg!(tidegate_loom) { 1 } else { 4 };
 
 #[derive(Debug)]
-struct Stack {
-    first: AtomicPtr<Free>,
+struct Counted {
+    free: Stack,
     /// About how many there are.
     len: AtomicUsize,
 }
@@ -54,19 +50,12 @@ struct Stack {
 /// Free blocks that belong to one edit, or are on their way into a pool.
 #[derive(Debug)]
 pub(crate) struct Spare {
-    layout: Layout,
-    first: *mut Free,
+    source: Source,
+    first: *mut Link,
     /// The last link; null if it is not known, because the list was taken from
     /// a pool.
-    last: *mut Free,
+    last: *mut Link,
     len: usize,
-}
-
-/// A free block: its first bytes link to the next one.
-#[derive(Debug)]
-struct Free {
-    next: *mut Self,
-    canary: Canary,
 }
 
 // SAFETY: free memory with a single owner may be sent anywhere.
@@ -75,11 +64,12 @@ unsafe impl Send for Spare {}
 // === impl Spare ===
 
 impl Spare {
-    /// No blocks, of the given size.
-    pub(crate) const fn new(layout: Layout) -> Self {
-        assert!(layout.size() >= size_of::<Free>() && layout.align() >= align_of::<Free>());
+    /// No blocks, of the size that `source` gives.
+    pub(crate) fn new(source: Source) -> Self {
+        let layout = source.layout();
+        assert!(layout.size() >= size_of::<Link>() && layout.align() >= align_of::<Link>());
         Self {
-            layout,
+            source,
             first: null_mut(),
             last: null_mut(),
             len: 0,
@@ -88,23 +78,19 @@ impl Spare {
 
     /// A block, uninitialised.
     pub(crate) fn take(&mut self) -> NonNull<u8> {
-        self.pop().unwrap_or_else(|| {
-            // SAFETY: `new` has seen to it that the size is not 0.
-            let memory = unsafe { alloc(self.layout) };
-            NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(self.layout))
-        })
+        self.pop().unwrap_or_else(|| self.source.alloc())
     }
 
     /// Keeps a block.
     ///
     /// # Safety
     ///
-    /// `block` came from [`Spare::take`] for the same layout, nothing in it
+    /// `block` came from [`Spare::take`] of the same source, nothing in it
     /// needs to be dropped, and it is no longer reachable for anyone.
     pub(crate) unsafe fn keep(&mut self, block: NonNull<u8>) {
-        let free = block.cast::<Free>().as_ptr();
+        let free = block.cast::<Link>().as_ptr();
         // SAFETY: the caller's own, and large enough for a link.
-        unsafe { free.write(Free::before(self.first)) };
+        unsafe { free.write(Link::before(self.first)) };
         if self.first.is_null() {
             self.last = free;
         }
@@ -112,14 +98,14 @@ impl Spare {
         self.len += 1;
     }
 
-    /// Gives all memory but that of `kept` blocks back to the allocator.
+    /// Gives all memory but that of `kept` blocks back to where it came from.
     fn release(&mut self, kept: usize) {
         while self.len > kept || kept == 0 {
             let Some(memory) = self.pop() else {
                 break;
             };
             // SAFETY: from `take`, and out of the list now.
-            unsafe { dealloc(memory.as_ptr(), self.layout) };
+            unsafe { self.source.dealloc(memory) };
         }
     }
 
@@ -127,10 +113,9 @@ impl Spare {
         let free = NonNull::new(self.first)?;
         // SAFETY: what is in the list is free memory that this list owns.
         let link = unsafe { free.read() };
-        link.canary.check();
-        self.first = link.next;
+        self.first = link.next();
         // Written to soon, at the latest to link on from it.
-        prefetch(self.first, self.layout.size());
+        prefetch(self.first, self.source.layout().size());
         self.len = self.len.saturating_sub(1);
         if self.first.is_null() {
             self.last = null_mut();
@@ -145,47 +130,29 @@ impl Drop for Spare {
     }
 }
 
-// === impl Free ===
-
-impl Free {
-    fn before(next: *mut Self) -> Self {
-        Self {
-            next,
-            canary: Canary::new(),
-        }
-    }
-
-    /// Links on to another block; returns the one before.
-    fn relink(&mut self, next: *mut Self) -> *mut Self {
-        self.canary.refill();
-        std::mem::replace(&mut self.next, next)
-    }
-}
-
 // === impl Pool ===
 
 impl Pool {
-    /// An empty pool for blocks of the given size.
-    pub(crate) fn new(layout: Layout, kept: usize) -> Self {
+    /// An empty pool for blocks of the size that `source` gives.
+    pub(crate) fn new(source: Source, kept: usize) -> Self {
         Self {
-            layout,
+            source,
             kept,
             stacks: std::array::from_fn(|_| CachePadded::default()),
         }
     }
 
     /// An empty list of blocks like those in here.
-    pub(crate) const fn spare(&self) -> Spare {
-        Spare::new(self.layout)
+    pub(crate) fn spare(&self) -> Spare {
+        Spare::new(self.source)
     }
 
     /// Takes all that this thread has given, or all that another has.
     pub(crate) fn take(&self) -> Spare {
-        let own = own_stack();
+        let own = turn();
         for next in 0..STACKS {
             let stack = &self.stacks[(own + next) % STACKS];
-            // Relaxed: only to see whether it is worth a write.
-            if stack.first.load(Relaxed).is_null() {
+            if stack.free.is_empty() {
                 continue;
             }
             let (first, len) = stack.take();
@@ -214,90 +181,36 @@ impl Pool {
         if spare.first.is_null() {
             return;
         }
-        let stack = &self.stacks[own_stack()];
+        let stack = &self.stacks[turn() % STACKS];
         // Relaxed: an estimate.
         stack.len.fetch_add(spare.len, Relaxed);
+        let first = std::mem::replace(&mut spare.first, null_mut());
         if spare.last.is_null() {
-            stack.put_back(spare);
+            // SAFETY: what `spare` held was its own.
+            unsafe { stack.free.put_back(first) };
         } else {
-            stack.push(spare);
+            // SAFETY: as above, and it knew its end.
+            unsafe { stack.free.push(first, spare.last) };
         }
     }
 }
 
-/// The stack of this thread.
-fn own_stack() -> usize {
-    static THREADS: Counter = Counter::new(0);
-    thread_local! {
-        static OWN: usize = THREADS.fetch_add(1, Relaxed) % STACKS;
-    }
-    // A thread that ends may still free.
-    OWN.try_with(|own| *own).unwrap_or(0)
-}
+// === impl Counted ===
 
-// === impl Stack ===
-
-impl Default for Stack {
+impl Default for Counted {
     fn default() -> Self {
         Self {
-            first: AtomicPtr::new(null_mut()),
+            free: Stack::new(),
             len: AtomicUsize::new(0),
         }
     }
 }
 
-impl Stack {
+impl Counted {
     /// Takes all that is there, and about how many that are.
-    fn take(&self) -> (*mut Free, usize) {
-        // Acquire: pairs with the Release in `push` and `put_back`: whoever freed
-        // the nodes has written the links. Fails without it:
-        // pool::a_block_has_one_owner.
-        let first = self.first.swap(null_mut(), Acquire);
+    fn take(&self) -> (*mut Link, usize) {
         // Relaxed: an estimate.
-        (first, self.len.swap(0, Relaxed))
-    }
-
-    /// Adds a list whose last link is known.
-    fn push(&self, mut spare: Spare) {
-        // Relaxed: only linked to, not looked into.
-        let mut first = self.first.load(Relaxed);
-        loop {
-            // SAFETY: the last link of a list that nobody else knows.
-            unsafe { (*spare.last).relink(first) };
-            // Release: pairs with the Acquire in `take`. Fails without it:
-            // pool::a_block_has_one_owner. Relaxed on failure: as for the load
-            // above; being a read-modify-write, it passes on the earlier releases.
-            match self
-                .first
-                .compare_exchange_weak(first, spare.first, Release, Relaxed)
-            {
-                Ok(_) => break,
-                Err(changed) => first = changed,
-            }
-        }
-        spare.first = null_mut();
-    }
-
-    /// Puts back what an edit took and did not use. Its end is far away, so what
-    /// has been pushed meanwhile is taken out and put in front of it.
-    fn put_back(&self, mut spare: Spare) {
-        // Release: as in `push`. Fails without it: pool::what_is_put_back_is_linked.
-        while self
-            .first
-            .compare_exchange(null_mut(), spare.first, Release, Relaxed)
-            .is_err()
-        {
-            // Acquire: as in `take`. Fails without it:
-            // pool::what_is_pushed_meanwhile_is_linked.
-            let mut pushed = self.first.swap(null_mut(), Acquire);
-            while let Some(mut link) = NonNull::new(pushed) {
-                // SAFETY: taken from the pool, hence ours.
-                let link = unsafe { link.as_mut() };
-                pushed = link.relink(spare.first);
-                spare.first = link;
-            }
-        }
-        spare.first = null_mut();
+        (self.free.take(), self.len.swap(0, Relaxed))
     }
 }
 

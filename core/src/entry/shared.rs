@@ -5,6 +5,7 @@
 //! by the pages and lines that it lies in. So entries have memory of their own
 //! (`slab.rs`), whose slots begin with a line, and one count instead of two.
 
+use std::alloc::Layout;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -13,6 +14,7 @@ use std::ptr::NonNull;
 
 use super::Entry;
 use crate::prefetch::prefetch;
+use crate::slab::{Global, Slab, Source};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicUsize, fence};
 
@@ -41,6 +43,13 @@ struct Counted {
     entry: Entry,
 }
 
+/// Memory for entries.
+fn memory() -> Source {
+    const COUNTED: Layout = Layout::new::<Counted>();
+    static ENTRIES: Global = Global::new(|| Slab::new(COUNTED));
+    Source::slab(&ENTRIES, COUNTED)
+}
+
 /// More owners than this are not counted; there is no memory for as many pointers.
 const MOST: usize = isize::MAX as usize;
 
@@ -60,13 +69,11 @@ impl SharedEntry {
     /// Moves `entry` to memory of its own.
     #[must_use]
     pub fn new(entry: Entry) -> Self {
-        let counted = Box::new(Counted {
-            owners: AtomicUsize::new(1),
-            entry,
-        });
-        Self {
-            counted: NonNull::from(Box::leak(counted)),
-        }
+        let counted = memory().alloc().cast::<Counted>();
+        let owners = AtomicUsize::new(1);
+        // SAFETY: memory of our own for one.
+        unsafe { counted.write(Counted { owners, entry }) };
+        Self { counted }
     }
 
     /// Whether both point to the same entry, not just to equal ones.
@@ -194,8 +201,10 @@ impl EntryPtr {
         // Acquire: pairs with the Release of all other owners. Fails without it:
         // entries::the_last_owner_of_two_ends_the_entry.
         fence(Acquire);
-        // SAFETY: from `Box::leak`, and this was the last owner.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        // SAFETY: this was the last owner.
+        unsafe { self.0.drop_in_place() };
+        // SAFETY: from `memory` in `SharedEntry::new`, and nothing is left in it.
+        unsafe { memory().dealloc(self.0.cast()) };
     }
 }
 

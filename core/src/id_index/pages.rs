@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use super::node::{layout_for, slots_of};
 use crate::pool::{Pool, Spare, kept};
+use crate::slab::Source;
 
 /// Most pages have about sixteen slots; see `node.rs`.
 const SMALL: usize = 24;
@@ -41,8 +42,8 @@ impl Default for PagePools {
     fn default() -> Self {
         // 1.8 MiB and 0.5 MiB.
         Self {
-            small: Pool::new(small(), kept(8192)),
-            large: Pool::new(large(), kept(1024)),
+            small: Pool::new(Source::heap(small()), kept(8192)),
+            large: Pool::new(Source::heap(large()), kept(1024)),
         }
     }
 }
@@ -66,8 +67,8 @@ impl PagePools {
 impl SparePages {
     pub(crate) fn new() -> Self {
         Self {
-            small: Spare::new(small()),
-            large: Spare::new(large()),
+            small: Spare::new(Source::heap(small())),
+            large: Spare::new(Source::heap(large())),
         }
     }
 

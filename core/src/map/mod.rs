@@ -17,6 +17,8 @@
 //!   counts the latter, and `tree/rebalance.rs` keeps nodes filled. Without a
 //!   stalled guard the garbage is what the last few publications replaced, plus
 //!   up to 64 objects for each thread that has written and then fallen silent.
+//!   What is freed goes back to slabs, which give whole chunks of 2 MiB back to
+//!   the allocator: `slab.rs` says what they keep.
 
 pub(crate) mod admission;
 pub(crate) mod batch;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::id_index::{PagePools, SparePages};
 use crate::pool::{Pool, Spare, kept};
-use crate::tree::NODE;
+use crate::tree::node_memory;
 
 /// Objects (root records, nodes, pages, entries) by what has become of them.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Default for Recycling {
     fn default() -> Self {
         Self {
             counters: Counters::default(),
-            nodes: Pool::new(NODE, kept(KEPT_NODES)),
+            nodes: Pool::new(node_memory(), kept(KEPT_NODES)),
             pages: PagePools::default(),
         }
     }
@@ -67,7 +67,7 @@ impl SpareMemory {
     /// None.
     pub(super) fn new() -> Self {
         Self {
-            nodes: Spare::new(NODE),
+            nodes: Spare::new(node_memory()),
             pages: SparePages::new(),
         }
     }

@@ -4,6 +4,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use super::{Pool, Spare};
+use crate::slab::Source;
 
 /// A pool of blocks that are large enough for a link.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ impl Blocks {
     /// Keeps about so many blocks.
     #[must_use]
     pub fn new(kept: usize) -> Self {
-        Self(Pool::new(Layout::new::<[u64; 16]>(), kept))
+        Self(Pool::new(Source::heap(Layout::new::<[u64; 16]>()), kept))
     }
 
     /// All that is there.

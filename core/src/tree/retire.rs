@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use super::Tree;
-use super::node::{Inner, Leaf, NODE, NodePtr, RawNode, Separators, Tag, reclaim};
+use super::node::{Inner, Leaf, NodePtr, RawNode, Separators, Tag, node_memory, reclaim};
 use crate::entry::EntryPtr;
 use crate::pool::Spare;
 
@@ -61,7 +61,7 @@ impl Subtree {
     /// The tree, its nodes and its entries included, is no longer reachable for
     /// anyone.
     pub(crate) unsafe fn free_some(&mut self, portion: usize) -> usize {
-        let mut spare = Spare::new(NODE);
+        let mut spare = Spare::new(node_memory());
         let mut freed = 0;
         for _ in 0..portion {
             let Some(node) = self.nodes.pop() else {
