@@ -2,13 +2,14 @@
 
 use std::error::Error;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "metapb.proto",
     "pdpb.proto",
     "routerpb.proto",
     "kv.proto",
     "etcd.proto",
     "health.proto",
+    "meta_storage.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -83,6 +83,12 @@ async fn serve(parsed: Parsed, overrides: &Overrides, path: Option<&Path>) -> Ex
         warn!("{warning}");
     }
     let mut replica = bound.run();
+    if let Some(reason) = replica.not_registered() {
+        warn!(
+            reason,
+            "not registered with PD; clients do not find this replica by themselves"
+        );
+    }
     if replica.is_advertised_nowhere() {
         warn!(
             advertise = replica.url(),

@@ -58,6 +58,17 @@ pub fn names_no_host(url: &Url) -> bool {
     }
 }
 
+/// Whether the URL is of the host that it is used on, and thereby of none to others.
+#[must_use]
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
 /// A parsed URL does not tell port 80 from none.
 fn names_a_port(text: &str) -> bool {
     let text = text.trim_end_matches('/');

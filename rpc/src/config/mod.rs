@@ -28,7 +28,7 @@ use url::Url;
 
 use crate::replica::audit::Knobs;
 
-pub use address::{names_no_host, parse_endpoint, parse_endpoints};
+pub use address::{is_loopback, names_no_host, parse_endpoint, parse_endpoints};
 pub use duration::{InvalidDuration, parse_duration};
 pub use limits::LimitsConfig;
 pub use log::{LogConfig, LogFile, LogFormat, LogHandle, LogLevel, LogSink};
@@ -74,6 +74,8 @@ pub struct ServeConfig {
     /// Under `present-as = "self"`: a lookup that asks for the leader's answer may be given ours, which is fresh within
     /// the gate's bounds (`allow-bounded-staleness`).
     pub allow_bounded_staleness: bool,
+    /// Whether to register as a router in PD's etcd, where stock clients find us (`register`).
+    pub register: bool,
     /// TLS (`[security]`); an address with `https://` uses it.
     pub security: SecurityConfig,
     /// What clients may take.
@@ -111,6 +113,7 @@ impl Default for ServeConfig {
             data_dir: None,
             present_as: PresentAs::default(),
             allow_bounded_staleness: false,
+            register: true,
             security: SecurityConfig::default(),
             limits: LimitsConfig::default(),
             audit: Knobs::default(),

@@ -57,6 +57,7 @@ pub fn entries(parsed: &Parsed) -> Vec<(&'static str, Value)> {
         ("audit-grace", time(serve.audit.grace)),
         ("shutdown-deadline", time(serve.shutdown_deadline)),
         ("data-dir", path(serve.data_dir.as_ref())),
+        ("register", json!(serve.register)),
         ("max-connections", json!(serve.limits.connections)),
         ("max-concurrent-streams", json!(serve.limits.streams)),
         ("max-message-size", json!(serve.limits.message)),

@@ -142,6 +142,7 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
             "security.redact-info-log",
         ),
         ("when-stale = 'read-through'", "when-stale"),
+        ("register = 'yes'", "register"),
         ("max-connections = 0", "max-connections"),
         ("max-concurrent-streams = '9'", "max-concurrent-streams"),
         ("max-message-size = 1", "max-message-size"),

@@ -4,18 +4,22 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use bytes::Bytes;
+use prost::Message;
 use tidegate_core::history::Capacity;
 use tidegate_core::{Region, RegionMap};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::config::LeaderConfig;
+use super::etcd::{Etcd, Keys};
 use super::limiter::Limiter;
 use super::regions::{Regions, Seed, StaleRegion};
 use super::stores::{StoreError, StoreRecord, Stores};
 use super::sync::Audience;
 use super::tso::Tso;
 use crate::pd::Dialect;
+use crate::pd::leader_key_name;
 use crate::proto::header::{check_cluster, error_header, not_bootstrapped, ok_header};
 use crate::proto::metapb::Store;
 use crate::proto::pdpb::{ErrorType, Member, RequestHeader, ResponseHeader};
@@ -28,6 +32,7 @@ pub(super) struct Cluster {
     pub(super) member: Member,
     /// The create revision of the leader key: the term.
     pub(super) revision: i64,
+    pub(super) etcd: Etcd,
     pub(super) ids: Ids,
     pub(super) tso: Tso,
     pub(super) stores: Stores,
@@ -66,7 +71,7 @@ pub struct LeaderState {
     pub(super) stores: Vec<StoreRecord>,
     pub(super) last_id: u64,
     pub(super) physical: i64,
-    pub(super) revision: i64,
+    pub(super) keys: Keys,
     pub(super) bootstrapped: bool,
 }
 
@@ -86,10 +91,17 @@ impl Cluster {
             binary_version: version(config.dialect),
             ..Member::default()
         };
+        let mut keys = state.keys;
+        keys.settle(
+            Bytes::from_static(b"/pd/cluster_id"),
+            Bytes::copy_from_slice(&config.cluster_id.to_be_bytes()),
+        );
+        let leader_key = Bytes::from(leader_key_name(config.cluster_id));
+        let revision = keys.begin_reign(leader_key, member.encode_to_vec().into());
         Self {
+            revision,
+            etcd: Etcd::new(config.cluster_id, member.member_id, keys),
             member,
-            // The revision before it belongs to the old leader's key, this one to its removal.
-            revision: state.revision.saturating_add(2),
             ids: Ids {
                 last: Mutex::new(state.last_id),
             },
@@ -118,7 +130,7 @@ impl Cluster {
             stores: self.stores.all(),
             last_id: self.ids.last(),
             physical: self.tso.saved(),
-            revision: self.revision,
+            keys: self.etcd.keys(),
             bootstrapped: self.is_bootstrapped(),
         }
     }
@@ -232,7 +244,7 @@ impl LeaderState {
             last_id: 0,
             physical: 0,
             // A leader without a past must not reuse the term of one whose state was not kept.
-            revision: config.wall.unix_nanos() / 1_000_000,
+            keys: Keys::at(config.wall.unix_nanos() / 1_000_000),
             bootstrapped: false,
         }
     }

@@ -7,7 +7,7 @@
 //! - members, cluster info, ids, timestamps (`tso`), stores and the bootstrap;
 //! - region and store heartbeats by PD's rules (`regions`, `publish`);
 //! - region lookups in leader mode: a miss is a successful answer without a region;
-//! - the leader key over etcd's `KV/Range`, whose create revision is the term (`term`);
+//! - etcd's keys and leases (`etcd`): the create revision of the leader key is the term, routers register with a lease;
 //! - the leader's side of `SyncRegions` (`sync`).
 //!
 //! ```no_run
@@ -28,6 +28,7 @@ mod bootstrap;
 mod cluster;
 mod config;
 mod converse;
+mod etcd;
 mod health;
 mod heartbeat;
 mod limiter;
@@ -38,7 +39,6 @@ mod regions;
 mod service;
 mod stores;
 mod sync;
-mod term;
 mod tso;
 mod wall;
 
@@ -69,7 +69,9 @@ use self::service::Service;
 use crate::link::Link;
 use crate::pd::Dialect;
 use crate::proto::etcdserverpb::kv_server::KvServer;
+use crate::proto::etcdserverpb::lease_server::LeaseServer;
 use crate::proto::health::health_server::HealthServer;
+use crate::proto::meta_storagepb::meta_storage_server::MetaStorageServer;
 use crate::proto::metapb::Store;
 use crate::proto::pdpb::pd_server::PdServer;
 use crate::tls::Tls;
@@ -268,7 +270,9 @@ async fn serve(listener: TcpListener, cluster: Arc<Cluster>, cut: CancellationTo
     let incoming = incoming.filter(|link| link.as_ref().map_err(log_refusal).is_ok());
     let served = Server::builder()
         .add_service(PdServer::new(service.clone()).max_decoding_message_size(MAX_REQUEST))
-        .add_service(KvServer::new(service))
+        .add_service(KvServer::new(service.clone()))
+        .add_service(LeaseServer::new(service.clone()))
+        .add_service(MetaStorageServer::new(service))
         .add_service(HealthServer::new(HealthService(Arc::clone(&cluster))))
         .serve_with_incoming_shutdown(incoming, cluster.stopping.clone().cancelled_owned())
         .await;

@@ -6,9 +6,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::cluster::Cluster;
 use super::converse::{Step, converse};
-use super::{bootstrap, heartbeat, lookups, sync, term};
-use crate::proto::etcdserverpb::kv_server::Kv;
-use crate::proto::etcdserverpb::{RangeRequest, RangeResponse};
+use super::{bootstrap, heartbeat, lookups, sync};
 use crate::proto::metapb::NodeState;
 use crate::proto::pdpb::pd_server::Pd;
 use crate::proto::pdpb::*;
@@ -17,17 +15,6 @@ use crate::syncer::outlet::Outflow;
 /// All that PD's client port answers here.
 #[derive(Clone, Debug)]
 pub(super) struct Service(pub(super) Arc<Cluster>);
-
-#[tonic::async_trait]
-impl Kv for Service {
-    async fn range(
-        &self,
-        request: Request<RangeRequest>,
-    ) -> Result<Response<RangeResponse>, Status> {
-        self.0.check_open()?;
-        term::range(&self.0, request.get_ref()).map(Response::new)
-    }
-}
 
 #[tonic::async_trait]
 impl Pd for Service {

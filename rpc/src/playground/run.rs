@@ -244,6 +244,8 @@ impl Playground {
                 name: format!("replica-{number}"),
                 backend_endpoints: vec![parse(&world.url())?],
                 listen: parse("http://127.0.0.1:0")?,
+                // The load knows where they are.
+                register: false,
                 advertise: None,
                 ..serve.clone()
             };

@@ -37,8 +37,12 @@ generated!(
     mvccpb, "mvccpb"
 );
 generated!(
-    /// The one call of etcd's KV service that tells the term of the PD leader.
+    /// Etcd's keys and leases: the term of the PD leader is told by one, and routers register with both.
     etcdserverpb, "etcdserverpb"
+);
+generated!(
+    /// PD's window on its etcd, by which clients find routers.
+    meta_storagepb, "meta_storagepb"
 );
 generated!(
     /// The standard gRPC health service.

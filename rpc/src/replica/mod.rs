@@ -25,6 +25,7 @@ mod http;
 pub mod limits;
 mod listener;
 pub mod persist;
+mod register;
 mod serve;
 pub mod state;
 mod status;
@@ -49,11 +50,13 @@ use self::hooks::Hooks;
 use self::http::Pages;
 use self::listener::Door;
 use self::persist::{DataDirError, OtherCluster, Persist};
+use self::register::{Entry, Registering, Registrar};
 use self::serve::{HealthService, PdService, RouterService, Serving};
 use self::state::Shared;
 use self::status::Identity;
 use self::sync::{SyncConfig, SyncConfigError, WrongCluster};
-use crate::config::{LimitsConfig, ServeConfig, names_no_host};
+use crate::config::{LimitsConfig, ServeConfig, is_loopback, names_no_host};
+use crate::leader::{SystemWall, WallClock};
 use crate::pd::{
     BackoffLimits, ChannelSettings, DifferentClusters, Remote, ResolveError, ResolveLimits, resolve,
 };
@@ -63,6 +66,7 @@ use crate::proto::routerpb::router_server::RouterServer;
 use crate::tls::{Tls, TlsError};
 
 pub use self::forward::ForwardCounts;
+pub use self::register::RegistrationStatus;
 pub use self::serve::counters::{Counts, Method, Rejection};
 pub use self::status::{ConnectionError, GateStatus, LeaderStatus, ReplicaStatus};
 
@@ -156,6 +160,9 @@ pub struct Replica {
     stop_writing: CancellationToken,
     writer: Option<JoinHandle<()>>,
     server: JoinHandle<()>,
+    /// Keeps it registered in PD's etcd, if it is to be.
+    registering: Option<Registering>,
+    not_registered: Option<&'static str>,
 }
 
 impl Replica {
@@ -187,6 +194,12 @@ impl Replica {
         Url::parse(self.url()).is_ok_and(|url| names_no_host(&url))
     }
 
+    /// Why clients are not told of us through PD although that is what was asked for; `None` if they are, or it was not.
+    #[must_use]
+    pub fn not_registered(&self) -> Option<&'static str> {
+        self.not_registered
+    }
+
     /// What it shares with its tasks.
     #[must_use]
     pub fn shared(&self) -> &Arc<Shared> {
@@ -212,6 +225,10 @@ impl Replica {
     pub async fn stop(mut self, deadline: Duration) -> Stopped {
         let deadline = Instant::now() + deadline;
         self.pages.serving.drain();
+        if let Some(registering) = self.registering.take() {
+            // First, so that no client that looks for a router now finds us.
+            let _ = timeout_at(deadline, registering.end()).await;
+        }
         self.stop_accepting.cancel();
         let graceful = timeout_at(deadline, &mut self.server).await.is_ok();
         // The map is kept fresh until the last answer is out.
@@ -350,6 +367,14 @@ impl Bound {
             tls.clone().filter(|_| listens_secured),
             config.limits.connections,
         );
+        let wanted = config.register;
+        let not_registered = reason_not_to_register(&config, &advertise);
+        let registrar = not_registered.is_none().then(|| {
+            let now = SystemWall.unix_nanos() / 1_000_000_000;
+            let entry = Entry::new(&config.name, &advertise, now);
+            let (serving, remote) = (Arc::clone(&serving), Arc::clone(&remote));
+            Arc::new(Registrar::new(entry, serving, remote))
+        });
         let identity = Identity {
             name: config.name,
             listen,
@@ -360,7 +385,9 @@ impl Bound {
             serving,
             gateway: Arc::new(gateway),
             door: Arc::new(door),
+            registrar,
         });
+        let registering = pages.registrar.clone().map(Registrar::spawn);
         let stop_sync = CancellationToken::new();
         let stop_writing = CancellationToken::new();
         let writer = persist.map(|persist| {
@@ -399,7 +426,23 @@ impl Bound {
             stop_writing,
             writer,
             server,
+            registering,
+            not_registered: not_registered.filter(|_| wanted),
         }
+    }
+}
+
+/// Why a replica is not to register; `None` if it is.
+fn reason_not_to_register(config: &ServeConfig, advertise: &str) -> Option<&'static str> {
+    let advertise = Url::parse(advertise).ok()?;
+    if !config.register {
+        Some("register is false")
+    } else if names_no_host(&advertise) {
+        Some("the advertised address stands for every address of this host")
+    } else if is_loopback(&advertise) && !config.backend_endpoints.iter().any(is_loopback) {
+        Some("the advertised address is of this host alone, and PD is on another")
+    } else {
+        None
     }
 }
 

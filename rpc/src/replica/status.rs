@@ -11,6 +11,7 @@ use super::audit::AuditStatus;
 use super::forward::ForwardCounts;
 use super::http::Pages;
 use super::persist::PersistStatus;
+use super::register::RegistrationStatus;
 use super::serve::counters::{Counts, Method};
 use super::state::{StreamState, SyncCounts};
 
@@ -64,6 +65,8 @@ pub struct ReplicaStatus {
     pub present_as: &'static str,
     /// What became of calls that are the leader's to answer.
     pub forwarded: ForwardCounts,
+    /// Whether clients find us through PD; `None` where they are not to.
+    pub registration: Option<RegistrationStatus>,
     /// Clients' connections.
     pub connections: ConnectionsStatus,
     /// What the sync stream did.
@@ -166,6 +169,7 @@ impl ReplicaStatus {
             serving,
             gateway,
             door,
+            registrar,
         } = pages;
         let shared = &serving.shared;
         let gate: GateView = shared.gate.view();
@@ -213,6 +217,7 @@ impl ReplicaStatus {
                 .collect(),
             present_as: gateway.presence().present_as.as_str(),
             forwarded: gateway.counters.read(),
+            registration: registrar.as_ref().map(|registrar| registrar.status()),
             connections: ConnectionsStatus {
                 open: door.open(),
                 refused_full: door.counters().full.get(),

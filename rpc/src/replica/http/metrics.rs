@@ -9,6 +9,7 @@
 //! | `tidegate_forward_total` | event = `forwarded`, `refused`, `broken`, `deposed` | calls that are the leader's to answer |
 //! | `tidegate_connections` | | open connections of clients |
 //! | `tidegate_connections_refused_total` | cause = `full`, `handshake` | connections that were not let in |
+//! | `tidegate_registered` | | 1 while PD's etcd names us as a router; absent where it is not to |
 //! | `tidegate_gate_open` | | 1 while lookups are answered |
 //! | `tidegate_gate_off` | | 1 when the gate is switched off, as only the playground can: nothing is refused |
 //! | `tidegate_gate_shut` | reason | 1 for the reason why not |
@@ -210,6 +211,14 @@ impl Page {
         )?;
         for (event, count) in status.forwarded.each() {
             forwarded.with_label_values(&[event]).inc_by(count);
+        }
+        if let Some(registration) = &status.registration {
+            let help = "1 while PD's etcd names us as a router.";
+            self.int(
+                "tidegate_registered",
+                help,
+                registration.key.is_some().into(),
+            )?;
         }
         let connections = status.connections;
         let help = "Open connections of clients.";

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use super::forward::{self, Gateway};
 use super::listener::Door;
+use super::register::Registrar;
 use super::serve::Serving;
 use super::status::{Identity, ReplicaStatus};
 
@@ -30,6 +31,8 @@ pub(super) struct Pages {
     pub(super) serving: Arc<Serving>,
     pub(super) gateway: Arc<Gateway>,
     pub(super) door: Arc<Door>,
+    /// Absent where it is not to be registered.
+    pub(super) registrar: Option<Arc<Registrar>>,
 }
 
 /// The routes of this module.

@@ -71,7 +71,7 @@ impl Serving {
     }
 
     /// Client URLs, each once.
-    fn members_known(&self) -> Vec<String> {
+    pub(in crate::replica) fn members_known(&self) -> Vec<String> {
         let mut urls = self.endpoints.clone();
         if let Some(pd) = self.shared.pd() {
             for url in pd
