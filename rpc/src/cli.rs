@@ -92,6 +92,9 @@ struct ServeArgs {
     /// PEM file of our certificate's key
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    /// What the map may not answer: read-through, ask the PD leader, or refuse [default: read-through]
+    #[arg(long, value_name = "WHAT")]
+    when_stale: Option<String>,
     /// TOML file; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -110,7 +113,6 @@ Keys of the config file: the flags' names, and
   index-threshold = 20000    changes behind from which on data is not served
   stall-threshold = \"3s\"     longest time for one apply
   probe-interval = \"3s\"      how often the leader's head is asked for
-  when-stale = \"refuse\"      what a lookup gets while the gate is shut
   allow-bounded-staleness = false
                              with present-as = self: answer from the map what asks the leader
   audit-pass = \"10m\"         one comparison of the whole map with the leader's; \"off\" for none
@@ -163,6 +165,7 @@ impl ServeArgs {
             ca: self.cacert.clone(),
             cert: self.cert.clone(),
             key: self.key.clone(),
+            when_stale: self.when_stale.clone(),
             log_level: self.log_level.clone(),
             log_file: self.log_file.clone(),
         }

@@ -152,10 +152,10 @@ fn a_config_value_that_its_key_cannot_have() {
         "{line}"
     );
     assert!(line.contains(&path) && line.contains("500ms"), "{line}");
-    let (_dir, path) = config_file("when-stale = \"read-through\"\n");
+    let (_dir, path) = config_file("when-stale = \"wait\"\n");
     let line = refusal(&["serve", "--config", &path]);
     assert!(
-        line.contains("when-stale: \"read-through\"") && line.contains("refuse"),
+        line.contains("when-stale: \"wait\"") && line.contains("refuse"),
         "{line}"
     );
 }

@@ -183,16 +183,7 @@ pub(super) fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool,
                 _ => return Err(ConfigError::value(key, shown(value), expected)),
             };
         }
-        "when-stale" => match text(key, value)? {
-            "refuse" => serve.when_stale = WhenStale::Refuse,
-            other => {
-                return Err(ConfigError::value(
-                    key,
-                    other,
-                    "refuse, the only one built yet",
-                ));
-            }
-        },
+        "when-stale" => serve.when_stale = WhenStale::parse(key, text(key, value)?)?,
         "present-as" => serve.present_as = PresentAs::parse(key, text(key, value)?)?,
         "allow-bounded-staleness" => serve.allow_bounded_staleness = switch(key, value)?,
         "register" => serve.register = switch(key, value)?,

@@ -19,6 +19,7 @@ mod rotate;
 mod security;
 pub mod shown;
 pub mod tune;
+mod when_stale;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub use limits::LimitsConfig;
 pub use log::{LogConfig, LogFile, LogFormat, LogHandle, LogLevel, LogSink};
 pub use presence::PresentAs;
 pub use security::SecurityConfig;
+pub use when_stale::WhenStale;
 
 /// Where PD listens when nothing is said.
 pub const DEFAULT_BACKEND: &str = "http://127.0.0.1:2379";
@@ -65,7 +67,7 @@ pub struct ServeConfig {
     pub backend_timeout: Duration,
     /// The longest pause between two attempts to reach PD (`max-backoff`); the first is a thirtieth.
     pub max_backoff: Duration,
-    /// What happens to a lookup while the gate is shut (`when-stale`).
+    /// What happens to a lookup that the map may not answer (`when-stale`).
     pub when_stale: WhenStale,
     /// Where regions are kept for the next start (`data-dir`); nowhere when nothing is said.
     pub data_dir: Option<PathBuf>,
@@ -84,14 +86,6 @@ pub struct ServeConfig {
     pub audit: Knobs,
     /// How long a stop may take before it stops being graceful (`shutdown-deadline`).
     pub shutdown_deadline: Duration,
-}
-
-/// What happens to a lookup while the gate is shut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenStale {
-    /// PD's own `REGION_NOT_FOUND` header, which sends stock clients to the leader.
-    #[default]
-    Refuse,
 }
 
 impl Default for ServeConfig {
@@ -228,6 +222,8 @@ pub struct Overrides {
     pub cert: Option<PathBuf>,
     /// `--key`
     pub key: Option<PathBuf>,
+    /// `--when-stale`
+    pub when_stale: Option<String>,
     /// `-L`, `--log-level`
     pub log_level: Option<String>,
     /// `--log-file`
@@ -289,6 +285,9 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
     }
     if let Some(path) = &overrides.data_dir {
         serve.data_dir = Some(path.clone());
+    }
+    if let Some(text) = &overrides.when_stale {
+        serve.when_stale = WhenStale::parse("--when-stale", text)?;
     }
     if let Some(text) = &overrides.present_as {
         serve.present_as = PresentAs::parse("--present-as", text)?;

@@ -141,7 +141,6 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
             "[security]\nredact-info-log = 'some'",
             "security.redact-info-log",
         ),
-        ("when-stale = 'read-through'", "when-stale"),
         ("register = 'yes'", "register"),
         ("max-connections = 0", "max-connections"),
         ("max-concurrent-streams = '9'", "max-concurrent-streams"),
@@ -157,6 +156,7 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
             "backend-endpoints = 'https://127.0.0.1:1'",
             "backend-endpoints",
         ),
+        ("when-stale = 'ask'", "when-stale"),
         ("present-as = 'leader'", "present-as"),
         ("present-as = true", "present-as"),
         (

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::faults::Scenario;
-use crate::config::parse_duration;
+use crate::config::{self, parse_duration};
 
 /// What the words of the view and the report mean.
 const WORDS: &str = "\
@@ -38,6 +38,9 @@ pub struct Args {
     /// Whether replicas refuse what may be stale; off shows what the gate is for
     #[arg(long, value_enum, default_value_t)]
     pub gate: GateSwitch,
+    /// What replicas do with a lookup that their maps may not answer
+    #[arg(long, value_enum, default_value_t)]
+    pub when_stale: WhenStale,
     /// The report's form; with json, all else goes to stderr
     #[arg(long, value_enum, default_value_t)]
     pub output: Output,
@@ -55,6 +58,26 @@ pub enum GateSwitch {
     On,
     /// Replicas answer whatever they hold; stale answers are counted and do not fail the run
     Off,
+}
+
+/// What replicas do with a lookup that their maps may not answer.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenStale {
+    /// They refuse, and the client asks the leader
+    #[default]
+    Refuse,
+    /// They ask the leader themselves
+    ReadThrough,
+}
+
+impl From<WhenStale> for config::WhenStale {
+    fn from(when_stale: WhenStale) -> Self {
+        match when_stale {
+            WhenStale::Refuse => Self::Refuse,
+            WhenStale::ReadThrough => Self::ReadThrough,
+        }
+    }
 }
 
 /// The report's form.
@@ -83,6 +106,7 @@ impl Default for Args {
             duration: None,
             scenario: Scenario::default(),
             gate: GateSwitch::default(),
+            when_stale: WhenStale::default(),
             output: Output::default(),
             churn: 600,
         }

@@ -217,7 +217,10 @@ impl Playground {
             source,
         })?;
         let stall = Arc::new(Stall::new());
-        let serve = ServeConfig::default().scaled(SCALE);
+        let serve = ServeConfig {
+            when_stale: args.when_stale.into(),
+            ..ServeConfig::default().scaled(SCALE)
+        };
         let bounds = Bounds {
             max_age: serve.max_age,
             stall_threshold: serve.stall_threshold,

@@ -60,15 +60,22 @@ pub(super) async fn keep(pages: Arc<Pages>, stop: CancellationToken) {
                 age_ms,
                 lag,
                 regions = status.regions,
-                "the gate is open: lookups are answered"
+                "the gate is open: lookups are answered from the map"
             ),
-            News::Shut(reason) => warn!(
-                reason = reason.as_str(),
-                age_ms,
-                lag,
-                state = status.state.as_str(),
-                "the gate is shut: lookups are refused, and clients go to the PD leader"
-            ),
+            News::Shut(reason) => {
+                let what = if status.reading_through {
+                    "the PD leader is asked for what lookups want"
+                } else {
+                    "lookups are refused, and clients go to the PD leader"
+                };
+                warn!(
+                    reason = reason.as_str(),
+                    age_ms,
+                    lag,
+                    state = status.state.as_str(),
+                    "the gate is shut: {what}"
+                );
+            }
         }
     }
 }

@@ -45,6 +45,7 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use url::Url;
 
+use self::ask::{Asker, Bounds};
 use self::forward::{Front, Gateway, Presence};
 use self::hooks::Hooks;
 use self::http::Pages;
@@ -55,7 +56,7 @@ use self::serve::{HealthService, PdService, RouterService, Serving};
 use self::state::Shared;
 use self::status::Identity;
 use self::sync::{SyncConfig, SyncConfigError, WrongCluster};
-use crate::config::{LimitsConfig, ServeConfig, is_loopback, names_no_host};
+use crate::config::{LimitsConfig, ServeConfig, WhenStale, is_loopback, names_no_host};
 use crate::leader::{SystemWall, WallClock};
 use crate::pd::{
     BackoffLimits, ChannelSettings, DifferentClusters, Remote, ResolveError, ResolveLimits, resolve,
@@ -346,13 +347,20 @@ impl Bound {
         let clock = hooks.clock.clone().unwrap_or_else(|| Arc::new(BootClock));
         let shared = Arc::new(Shared::new(clock, config.thresholds()));
         shared.audit.set_knobs(config.audit);
-        let serving = Arc::new(Serving::new(
+        let stop_sync = CancellationToken::new();
+        let mut serving = Serving::new(
             Arc::clone(&shared),
             Arc::clone(&remote),
             sync.endpoints().to_vec(),
             config.backend_timeout,
             hooks.serve_regardless,
-        ));
+        );
+        if config.when_stale == WhenStale::ReadThrough {
+            let asker = Arc::new(Asker::new(Bounds::default()));
+            ask::spawn(&asker, &shared, &remote, &stop_sync);
+            serving = serving.reading_through(asker);
+        }
+        let serving = Arc::new(serving);
         let presence = Presence {
             present_as: config.present_as,
             allow_bounded_staleness: config.allow_bounded_staleness,
@@ -388,7 +396,6 @@ impl Bound {
             registrar,
         });
         let registering = pages.registrar.clone().map(Registrar::spawn);
-        let stop_sync = CancellationToken::new();
         let stop_writing = CancellationToken::new();
         let writer = persist.map(|persist| {
             shared.keep_on_disk(Arc::clone(&persist));

@@ -7,6 +7,7 @@ use serde::Serialize;
 use tidegate_core::gate::{GateView, Lag, RefuseReason};
 use tidegate_core::{MapStats, Moment};
 
+use super::ask::{AskCounts, Asker};
 use super::audit::AuditStatus;
 use super::forward::ForwardCounts;
 use super::http::Pages;
@@ -34,8 +35,10 @@ pub struct ReplicaStatus {
     pub state: StreamState,
     /// The last reason why the leader was not followed, or no longer; it stays once it is.
     pub last_connection_error: Option<ConnectionError>,
-    /// Whether lookups are answered.
+    /// Whether lookups are answered from the map.
     pub gate: GateStatus,
+    /// Whether the leader is asked for what the map may not answer.
+    pub reading_through: bool,
     /// How old the data can be, in milliseconds; `None` while nothing is proven.
     pub age_ms: Option<u64>,
     /// Changes that are known and not applied; `None` while unknown.
@@ -73,6 +76,8 @@ pub struct ReplicaStatus {
     pub sync: SyncCounts,
     /// The comparison of the map with the leader's.
     pub audit: AuditStatus,
+    /// What was asked of the leader on behalf of lookups; `None` where lookups are refused instead.
+    pub asks: Option<AskCounts>,
     /// What the leader's own answers did to the map, by kind.
     pub heals: BTreeMap<&'static str, u64>,
     /// The regions on disk; `None` without a data directory.
@@ -196,6 +201,7 @@ impl ReplicaStatus {
                 ago_ms: millis(now.saturating_since(broken.at)),
             }),
             gate: GateStatus::of(serving.shut(), serving.is_regardless()),
+            reading_through: serving.is_reading_through(),
             age_ms: since(gate.proven_at).map(millis),
             lag: match gate.lag {
                 Lag::Known(lag) => Some(lag),
@@ -225,6 +231,7 @@ impl ReplicaStatus {
             },
             sync: shared.counters.read(),
             audit: shared.audit.read(),
+            asks: serving.asked().map(Asker::counters).map(|asks| asks.read()),
             heals: shared.heals.each().collect(),
             persist: shared.persist().map(|persist| persist.status()),
         }

@@ -39,7 +39,7 @@ mod remote;
 mod say;
 
 #[cfg(test)]
-mod tests;
+pub(in crate::replica) mod tests;
 
 use std::sync::Arc;
 

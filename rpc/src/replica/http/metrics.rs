@@ -3,7 +3,7 @@
 //! | name | labels | meaning |
 //! |---|---|---|
 //! | `tidegate_region_syncer_status` | type = `sync_index`, `last_index` | our next index; the leader's, as far as it is known |
-//! | `tidegate_server_region_request_cnt` | request, event = `served`, `missed`, `refused`, `invalid`, `rejected` | lookups |
+//! | `tidegate_server_region_request_cnt` | request, event = `served` (from the map), `confirmed` (from entries that the leader confirmed), `asked` (of the leader), `missed`, `refused`, `invalid`, `rejected` | lookups |
 //! | `tidegate_server_region_refused_cnt` | request, reason | lookups that the gate refused |
 //! | `tidegate_server_region_rejected_cnt` | request, cause | requests turned away before the gate |
 //! | `tidegate_forward_total` | event = `forwarded`, `refused`, `broken`, `deposed` | calls that are the leader's to answer |
@@ -24,6 +24,8 @@
 //! | `tidegate_audit_running` | | 1 while it compares; 0 when it is off or waits |
 //! | `tidegate_audit_open`, `tidegate_audit_oldest_seconds` | | differences that are being followed, the age of the oldest |
 //! | `tidegate_audit_pass_seconds` | | how long the last whole comparison took |
+//! | `tidegate_read_through` | | 1 while there is a leader to ask for what the map may not answer |
+//! | `tidegate_ask_total` | event | what was asked of the leader on behalf of lookups: `asked`, `coalesced` with an equal question, `batches` and what was `batched` in them, `unary`, `scans`, `looks` at the leader key, `disowned` answers, and the errors `overflow`, `no_leader`, `deadline`, `failed` |
 //! | `tidegate_heal_total` | kind | what the leader's own answers did to the map |
 //! | `tidegate_map_regions`, `tidegate_map_bytes`, `tidegate_map_garbage`, `tidegate_map_generation` | | the map |
 //! | `tidegate_disk_index` | | the index that a restart would resume at; absent without `data-dir`, as all of these |
@@ -49,6 +51,17 @@ use crate::replica::status::ReplicaStatus;
 
 /// The type of what [`render`] gives.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What can become of a lookup.
+const EVENTS: [&str; 7] = [
+    "served",
+    "confirmed",
+    "asked",
+    "missed",
+    "refused",
+    "invalid",
+    "rejected",
+];
 
 /// The status in Prometheus' text format.
 pub(super) fn render(status: &ReplicaStatus) -> prometheus::Result<String> {
@@ -113,7 +126,7 @@ impl Page {
         )?;
         // A series that appears with its first event has no rate for it: all are there from the start.
         for method in Method::ALL.map(Method::as_str) {
-            for event in ["served", "missed", "refused", "invalid", "rejected"] {
+            for event in EVENTS {
                 requests.with_label_values(&[method, event]);
             }
             for reason in RefuseReason::ALL {
@@ -126,6 +139,8 @@ impl Page {
         for (method, counts) in &status.methods {
             for (event, count) in [
                 ("served", counts.served),
+                ("confirmed", counts.confirmed),
+                ("asked", counts.asked),
                 ("missed", counts.missed),
                 ("refused", counts.refused),
                 ("invalid", counts.invalid),
@@ -153,6 +168,11 @@ impl Page {
             "tidegate_gate_off",
             "1 when the gate is switched off and lookups are answered whatever it says.",
             status.gate.off.into(),
+        )?;
+        self.int(
+            "tidegate_read_through",
+            "1 while there is a leader to ask for what the map may not answer.",
+            status.reading_through.into(),
         )?;
         let shut = self.gauges(
             "tidegate_gate_shut",
@@ -243,6 +263,14 @@ impl Page {
             events.with_label_values(&[event]).inc_by(count);
         }
         self.audit(status)?;
+        let asks = self.counters(
+            "tidegate_ask_total",
+            "What was asked of the leader on behalf of lookups.",
+            &["event"],
+        )?;
+        for (event, count) in status.asks.unwrap_or_default().each() {
+            asks.with_label_values(&[event]).inc_by(count);
+        }
         let heals = self.counters(
             "tidegate_heal_total",
             "What the leader's own answers did to the map.",

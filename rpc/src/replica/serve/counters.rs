@@ -1,6 +1,7 @@
 //! What became of the requests, by method.
 //!
-//! Five things can happen to a lookup, and an operator acts differently on each: it was *served*;
+//! Several things can happen to a lookup, and an operator acts differently on each: it was *served* from the map; it was
+//! served from entries that the leader had *confirmed*, although the gate was shut; the leader was *asked* for it;
 //! it was *refused*, because the gate was shut, with the gate's reason; it *missed*, because the
 //! map had no answer, although the gate was open; it was *invalid*, because the request itself
 //! gets an error from PD too; or it was *rejected* before the gate was asked. A batch of
@@ -34,6 +35,10 @@ pub enum Method {
 pub(crate) enum Fate {
     /// Answered from the map.
     Served,
+    /// Answered from entries that the leader has confirmed.
+    Confirmed,
+    /// Answered by the leader, or after it was asked.
+    Asked,
     /// The map had no answer.
     Missed,
     /// The request gets an error from PD too.
@@ -53,6 +58,8 @@ pub enum Rejection {
     ClusterId,
     /// We have stopped.
     Closed,
+    /// It demands something in its metadata that cannot be read.
+    Demand,
     /// The caller has not said that an answer from a follower will do.
     FollowerHandle,
     /// It is to be forwarded.
@@ -64,7 +71,7 @@ pub enum Rejection {
 const METHODS: usize = Method::ALL.len();
 const REASONS: usize = RefuseReason::ALL.len();
 const REJECTIONS: usize = Rejection::ALL.len();
-const FATES: usize = 3 + REASONS + REJECTIONS;
+const FATES: usize = 5 + REASONS + REJECTIONS;
 
 /// The counters of one replica.
 #[derive(Debug)]
@@ -75,8 +82,12 @@ pub(crate) struct ServeCounters {
 /// The counters of one method, or their sums, at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Answered from the map.
+    /// Answered from the map, proven fresh.
     pub served: u64,
+    /// Answered from entries of the map that the leader has confirmed, although the gate was shut.
+    pub confirmed: u64,
+    /// Answered by the leader, or from the map after the leader was asked.
+    pub asked: u64,
     /// Without an answer in the map.
     pub missed: u64,
     /// Given the error that PD gives too.
@@ -118,10 +129,11 @@ impl Method {
 
 impl Rejection {
     /// Every cause.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Busy,
         Self::ClusterId,
         Self::Closed,
+        Self::Demand,
         Self::FollowerHandle,
         Self::ForwardedHost,
         Self::TooLarge,
@@ -134,6 +146,7 @@ impl Rejection {
             Self::Busy => "busy",
             Self::ClusterId => "cluster_id",
             Self::Closed => "closed",
+            Self::Demand => "demand",
             Self::FollowerHandle => "follower_handle",
             Self::ForwardedHost => "forwarded_host",
             Self::TooLarge => "too_large",
@@ -147,8 +160,10 @@ impl Fate {
             Self::Served => 0,
             Self::Missed => 1,
             Self::Invalid => 2,
-            Self::Refused(reason) => 3 + position(&RefuseReason::ALL, &reason),
-            Self::Rejected(cause) => 3 + REASONS + position(&Rejection::ALL, &cause),
+            Self::Confirmed => 3,
+            Self::Asked => 4,
+            Self::Refused(reason) => 5 + position(&RefuseReason::ALL, &reason),
+            Self::Rejected(cause) => 5 + REASONS + position(&Rejection::ALL, &cause),
         }
     }
 }
@@ -198,13 +213,21 @@ impl Counts {
     /// All requests.
     #[must_use]
     pub fn all(&self) -> u64 {
-        self.served + self.missed + self.invalid + self.refused + self.rejected
+        self.answered() + self.missed + self.invalid + self.refused + self.rejected
+    }
+
+    /// Requests with an answer, wherever it came from.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.served + self.confirmed + self.asked
     }
 
     fn add(&mut self, counts: &[AtomicU64; FATES]) {
         // Relaxed: see `record`.
         let count = |fate: Fate| counts[fate.slot()].load(Relaxed);
         self.served += count(Fate::Served);
+        self.confirmed += count(Fate::Confirmed);
+        self.asked += count(Fate::Asked);
         self.missed += count(Fate::Missed);
         self.invalid += count(Fate::Invalid);
         for reason in RefuseReason::ALL {
@@ -240,10 +263,16 @@ mod tests {
         let fates = || {
             let refused = RefuseReason::ALL.into_iter().map(Fate::Refused);
             let rejected = Rejection::ALL.into_iter().map(Fate::Rejected);
-            [Fate::Served, Fate::Missed, Fate::Invalid]
-                .into_iter()
-                .chain(refused)
-                .chain(rejected)
+            [
+                Fate::Served,
+                Fate::Missed,
+                Fate::Invalid,
+                Fate::Confirmed,
+                Fate::Asked,
+            ]
+            .into_iter()
+            .chain(refused)
+            .chain(rejected)
         };
         let mut slots: Vec<usize> = fates().map(Fate::slot).collect();
         slots.sort_unstable();

@@ -10,9 +10,6 @@ const FORWARDED_HOST: &str = "pd-forwarded-host";
 /// Present, whatever its value: an answer from a follower will do.
 const ALLOW_FOLLOWER: &str = "pd-allow-follower-handle";
 
-/// Where an answer comes from. On every answer to a lookup that a replica gives; PD sets nothing of the kind.
-pub(in crate::replica) const SOURCE: &str = "tidegate-source";
-
 /// The host to pass the request on to, if it names one.
 pub(in crate::replica) fn forwarded_host(metadata: &HeaderMap) -> Option<String> {
     let value = metadata.get(FORWARDED_HOST)?;

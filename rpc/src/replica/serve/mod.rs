@@ -7,9 +7,10 @@
 //! 3. the map is pinned and the lookup made, on one snapshot;
 //! 4. the gate is asked again, for that very snapshot: a process that was stopped in between must
 //!    not answer with what was fresh before;
-//! 5. the answer goes out, or PD's `REGION_NOT_FOUND` header, which sends stock clients to the
-//!    leader. A shut gate and a map without an answer look the same to the client and are counted
-//!    apart.
+//! 5. the answer goes out; or entries that the leader has confirmed lately answer in spite of the
+//!    gate, or the leader is asked ([`through`], and [`batch`] for QueryRegion); or else PD's
+//!    `REGION_NOT_FOUND` header goes out, which sends stock clients to the leader. A shut gate and a
+//!    map without an answer look the same to the client and are counted apart.
 //!
 //! All of it is synchronous: no snapshot lives across a point where the task may be suspended.
 //!
@@ -17,8 +18,12 @@
 //! the moment between the two stores that say so. That is no reason to refuse: the attempt is
 //! made again, a bounded number of times, letting other tasks run in between.
 
+mod batch;
 mod checks;
 pub(super) mod counters;
+mod demand;
+mod evidence;
+mod fresh;
 mod health;
 mod lookups;
 mod members;
@@ -28,17 +33,22 @@ mod query;
 mod refusal;
 mod room;
 mod router;
+mod through;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use tidegate_core::gate::{Decision, RefuseReason, Served};
+use tidegate_core::Moment;
+use tidegate_core::gate::{Decision, RefuseReason, Served, Thresholds};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::{Response, Status};
 
 use self::counters::{Fate, Method, Rejection, ServeCounters};
+use self::demand::Demand;
+use self::fresh::Fresh;
 use self::room::Room;
+use super::ask::Asker;
 use super::state::Shared;
 use crate::lookup::Lookup;
 use crate::pd::Remote;
@@ -50,8 +60,9 @@ use crate::proto::pdpb::{
 };
 
 pub(super) use checks::refuse_to_forward;
+pub(super) use fresh::SOURCE;
 pub(super) use health::HealthService;
-pub(super) use metadata::{SOURCE, allows_follower, forwarded_host, is_client_url};
+pub(super) use metadata::{allows_follower, forwarded_host, is_client_url};
 pub(super) use pd::PdService;
 pub(super) use refusal::closed;
 pub(super) use router::RouterService;
@@ -84,6 +95,8 @@ pub(super) struct Serving {
     backend_timeout: Duration,
     /// Answer whatever the gate says.
     regardless: bool,
+    /// Carries to the leader what the map cannot answer; without it that is refused.
+    asker: Option<Arc<Asker>>,
     /// No new work is wanted; what was accepted is answered.
     draining: CancellationToken,
     closed: AtomicBool,
@@ -151,7 +164,7 @@ impl Weight {
 /// What one attempt came to.
 #[derive(Debug)]
 pub(super) enum Attempt<T> {
-    Found(Found<T>),
+    Found(Found<T>, Fresh),
     Refused(RefuseReason),
     /// A change of generation came in between.
     Swapped,
@@ -163,6 +176,9 @@ pub(super) trait Headed: Default {
 
     /// A region of the answer, if it has any.
     fn a_region(&self) -> Option<&metapb::Region>;
+
+    /// Whether all regions of the answer are as demanded.
+    fn meets(&self, demand: &Demand) -> bool;
 
     fn headed(mut self, header: ResponseHeader) -> Self {
         // An error that the lookup itself has put there stays.
@@ -186,11 +202,28 @@ impl Serving {
             endpoints,
             backend_timeout,
             regardless,
+            asker: None,
             draining: CancellationToken::new(),
             closed: AtomicBool::new(false),
             scans: Room::new(SCANS),
             batches: Room::new(BATCHES),
         }
+    }
+
+    /// The same, asking the leader for what the map cannot answer. With the gate switched off nobody is asked.
+    pub(super) fn reading_through(mut self, asker: Arc<Asker>) -> Self {
+        self.asker = Some(asker).filter(|_| !self.regardless);
+        self
+    }
+
+    /// Whom to ask, unless nobody is asked on this caller's behalf.
+    fn asker(&self, demand: &Demand) -> Option<&Arc<Asker>> {
+        self.asker.as_ref().filter(|_| !demand.is_marked)
+    }
+
+    /// What was asked of the leader; `None` where nobody is asked.
+    pub(super) fn asked(&self) -> Option<&Asker> {
+        self.asker.as_deref()
     }
 
     /// Says that no new work is wanted: health turns, streams end once they are empty.
@@ -222,10 +255,9 @@ impl Serving {
         }
         let shared = &self.shared;
         let decide = || {
-            let generation = shared.map.generation();
-            shared
-                .gate
-                .decide(generation, shared.clock.now(), &shared.thresholds.get())
+            let (generation, now) = (shared.map.generation(), shared.clock.now());
+            let thresholds = self.thresholds(&Demand::default(), now);
+            shared.gate.decide(generation, now, &thresholds)
         };
         match decide().refused() {
             // Once more: a change of generation may have come in between.
@@ -239,9 +271,35 @@ impl Serving {
         self.regardless
     }
 
-    /// Whether a lookup would be answered now.
+    /// Whether a lookup would be answered now, from the map or by the leader.
     pub(super) fn is_serving(&self) -> bool {
-        !self.draining.is_cancelled() && !self.is_closed() && self.shut().is_none()
+        !self.draining.is_cancelled()
+            && !self.is_closed()
+            && (self.shut().is_none() || self.is_reading_through())
+    }
+
+    /// Whether there is a leader to ask.
+    pub(super) fn is_reading_through(&self) -> bool {
+        let leads = || self.shared.pd().is_some_and(|pd| pd.leader.is_some());
+        self.asker.is_some() && leads()
+    }
+
+    /// What the gate decides by, for one caller.
+    fn thresholds(&self, demand: &Demand, _: Moment) -> Thresholds {
+        demand.sharpen(self.shared.thresholds.get())
+    }
+
+    /// How fresh an answer from the map would be now.
+    pub(super) fn freshness(&self) -> Fresh {
+        match self.attempt(&Demand::default(), |_| Found::Answer(())) {
+            Attempt::Found(_, fresh) => fresh,
+            Attempt::Refused(reason) => Fresh::None {
+                why: reason.as_str(),
+            },
+            Attempt::Swapped => Fresh::None {
+                why: RefuseReason::NotProven.as_str(),
+            },
+        }
     }
 
     /// Turns a request away.
@@ -250,34 +308,40 @@ impl Serving {
         status
     }
 
-    /// One lookup, with everything behind the first checks.
-    pub(super) async fn answer<T: Headed>(
+    /// Steps 2 to 4, made again while map and gate are of different generations.
+    pub(super) async fn local<T>(
         &self,
-        method: Method,
+        demand: &Demand,
         weight: Weight,
         lookup: impl Fn(&Lookup<'_, '_>) -> Found<T>,
-    ) -> T {
+    ) -> Attempt<T> {
         let mut attempts = 0;
         loop {
-            match weight.carry(|| self.attempt(&lookup)) {
+            match weight.carry(|| self.attempt(demand, &lookup)) {
                 Attempt::Swapped if attempts < SWAP_ATTEMPTS => {
                     attempts += 1;
                     tokio::task::yield_now().await;
                 }
-                attempt => return self.settle(method, attempt),
+                attempt => return attempt,
             }
         }
     }
 
     /// Steps 2 to 4.
-    pub(super) fn attempt<T>(&self, lookup: impl Fn(&Lookup<'_, '_>) -> Found<T>) -> Attempt<T> {
+    pub(super) fn attempt<T>(
+        &self,
+        demand: &Demand,
+        lookup: impl Fn(&Lookup<'_, '_>) -> Found<T>,
+    ) -> Attempt<T> {
         let shared = &self.shared;
         if self.regardless {
-            return Attempt::Found(lookup(&Lookup::new(&shared.map.pin())));
+            let found = lookup(&Lookup::new(&shared.map.pin()));
+            return Attempt::Found(found, Fresh::Unproven);
         }
         let at = shared.clock.now();
+        let thresholds = self.thresholds(demand, at);
         let generation = shared.map.generation();
-        let age = match shared.gate.decide(generation, at, &shared.thresholds.get()) {
+        let age = match shared.gate.decide(generation, at, &thresholds) {
             Decision::Serve { age } => age,
             Decision::Refuse(refusal) => return self.refused(refusal.reason, generation),
         };
@@ -291,43 +355,48 @@ impl Serving {
         let generation = snapshot.generation();
         drop(snapshot);
         let now = shared.clock.now();
-        match shared
-            .gate
-            .recheck(&served, generation, now, &shared.thresholds.get())
-        {
-            Decision::Serve { .. } => Attempt::Found(found),
+        let decision = shared.gate.recheck(&served, generation, now, &thresholds);
+        match decision {
+            Decision::Serve { age } => {
+                let lag = shared.gate.view().lag;
+                Attempt::Found(found, Fresh::Map { age, lag })
+            }
             Decision::Refuse(_) if generation != served.generation => Attempt::Swapped,
             Decision::Refuse(refusal) => self.refused(refusal.reason, generation),
         }
     }
 
     /// Step 5.
-    pub(super) fn settle<T: Headed>(&self, method: Method, attempt: Attempt<T>) -> T {
+    pub(super) fn settle<T: Headed>(&self, method: Method, attempt: Attempt<T>) -> Response<T> {
         let cluster_id = self.shared.cluster_id().unwrap_or(0);
-        let (fate, response) = match attempt {
-            Attempt::Found(Found::Answer(response)) => {
-                if let Some(region) = response.a_region() {
-                    self.shared.audit.in_use.note(region.id);
-                }
-                (Fate::Served, response.headed(ok_header(cluster_id)))
+        let nothing = || T::default().headed(region_not_found(cluster_id));
+        let missed = Fresh::None { why: "missed" };
+        let refused = |reason: RefuseReason| {
+            let fresh = Fresh::None {
+                why: reason.as_str(),
+            };
+            (Fate::Refused(reason), nothing(), fresh)
+        };
+        let (fate, response, fresh) = match attempt {
+            Attempt::Found(Found::Answer(response), fresh) => {
+                self.note_use(&response);
+                (Fate::Served, response.headed(ok_header(cluster_id)), fresh)
             }
-            Attempt::Found(Found::Invalid(response)) => (Fate::Invalid, response),
-            Attempt::Found(Found::NothingBut(response)) => (Fate::Missed, response),
-            Attempt::Found(Found::Nothing) => (
-                Fate::Missed,
-                T::default().headed(region_not_found(cluster_id)),
-            ),
-            Attempt::Refused(reason) => (
-                Fate::Refused(reason),
-                T::default().headed(region_not_found(cluster_id)),
-            ),
-            Attempt::Swapped => (
-                Fate::Refused(RefuseReason::NotProven),
-                T::default().headed(region_not_found(cluster_id)),
-            ),
+            Attempt::Found(Found::Invalid(response), fresh) => (Fate::Invalid, response, fresh),
+            Attempt::Found(Found::NothingBut(response), _) => (Fate::Missed, response, missed),
+            Attempt::Found(Found::Nothing, _) => (Fate::Missed, nothing(), missed),
+            Attempt::Refused(reason) => refused(reason),
+            Attempt::Swapped => refused(RefuseReason::NotProven),
         };
         self.counters.record(method, fate);
-        response
+        fresh.with(response)
+    }
+
+    /// Says that a region is in use.
+    fn note_use<T: Headed>(&self, response: &T) {
+        if let Some(region) = response.a_region() {
+            self.shared.audit.in_use.note(region.id);
+        }
     }
 
     /// A refusal, unless it only says that map and gate are of different generations.
@@ -344,7 +413,7 @@ impl Serving {
 }
 
 macro_rules! headed {
-    ($($response:ty => |$answer:ident| $region:expr),* $(,)?) => {
+    ($($response:ty => |$answer:ident| $regions:expr),* $(,)?) => {
         $(impl Headed for $response {
             fn header_mut(&mut self) -> &mut Option<ResponseHeader> {
                 &mut self.header
@@ -352,17 +421,22 @@ macro_rules! headed {
 
             fn a_region(&self) -> Option<&metapb::Region> {
                 let $answer = self;
-                $region
+                $regions.next()
+            }
+
+            fn meets(&self, demand: &Demand) -> bool {
+                let $answer = self;
+                demand.floors.is_empty() || $regions.all(|region| demand.is_met_by(region))
             }
         })*
     };
 }
 
 headed!(
-    BatchScanRegionsResponse => |answer| answer.regions.first()?.region.as_ref(),
-    GetRegionResponse => |answer| answer.region.as_ref(),
-    QueryRegionResponse => |answer| answer.regions_by_id.values().next()?.region.as_ref(),
-    ScanRegionsResponse => |answer| answer.regions.first()?.region.as_ref(),
+    BatchScanRegionsResponse => |it| it.regions.iter().filter_map(|found| found.region.as_ref()),
+    GetRegionResponse => |it| it.region.iter(),
+    QueryRegionResponse => |it| it.regions_by_id.values().filter_map(|found| found.region.as_ref()),
+    ScanRegionsResponse => |it| it.regions.iter().filter_map(|found| found.region.as_ref()),
 );
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::counters::Method;
+use super::demand::Demand;
 use super::query::QueryStream;
 use super::{Serving, refusal};
 use crate::proto::pdpb::pd_server::Pd;
@@ -55,8 +56,9 @@ impl Pd for PdService {
     ) -> Result<Response<GetRegionResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let checked = self.0.check_pd(&metadata, request.header.as_ref());
-        checked.map_err(|r| self.0.reject(Method::GetRegion, r))?;
-        Ok(Response::new(self.0.get_region(&request).await))
+        let demand = checked.and_then(|()| Demand::of(&metadata));
+        let demand = demand.map_err(|r| self.0.reject(Method::GetRegion, r))?;
+        self.0.get_region(&demand, &request).await
     }
 
     async fn get_prev_region(
@@ -65,8 +67,9 @@ impl Pd for PdService {
     ) -> Result<Response<GetRegionResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let checked = self.0.check_pd(&metadata, request.header.as_ref());
-        checked.map_err(|r| self.0.reject(Method::GetPrevRegion, r))?;
-        Ok(Response::new(self.0.get_prev_region(&request).await))
+        let demand = checked.and_then(|()| Demand::of(&metadata));
+        let demand = demand.map_err(|r| self.0.reject(Method::GetPrevRegion, r))?;
+        self.0.get_prev_region(&demand, &request).await
     }
 
     async fn get_region_by_id(
@@ -75,8 +78,9 @@ impl Pd for PdService {
     ) -> Result<Response<GetRegionResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let checked = self.0.check_pd(&metadata, request.header.as_ref());
-        checked.map_err(|r| self.0.reject(Method::GetRegionById, r))?;
-        Ok(Response::new(self.0.get_region_by_id(&request).await))
+        let demand = checked.and_then(|()| Demand::of(&metadata));
+        let demand = demand.map_err(|r| self.0.reject(Method::GetRegionById, r))?;
+        self.0.get_region_by_id(&demand, &request).await
     }
 
     async fn scan_regions(
@@ -85,8 +89,9 @@ impl Pd for PdService {
     ) -> Result<Response<ScanRegionsResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let checked = self.0.check_pd(&metadata, request.header.as_ref());
-        checked.map_err(|r| self.0.reject(Method::ScanRegions, r))?;
-        self.0.scan_regions(&request).await.map(Response::new)
+        let demand = checked.and_then(|()| Demand::of(&metadata));
+        let demand = demand.map_err(|r| self.0.reject(Method::ScanRegions, r))?;
+        self.0.scan_regions(&demand, &request).await
     }
 
     async fn batch_scan_regions(
@@ -95,18 +100,16 @@ impl Pd for PdService {
     ) -> Result<Response<BatchScanRegionsResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let checked = self.0.check_pd(&metadata, request.header.as_ref());
-        checked.map_err(|r| self.0.reject(Method::BatchScanRegions, r))?;
-        self.0.batch_scan_regions(&request).await.map(Response::new)
+        let demand = checked.and_then(|()| Demand::of(&metadata));
+        let demand = demand.map_err(|r| self.0.reject(Method::BatchScanRegions, r))?;
+        self.0.batch_scan_regions(&demand, &request).await
     }
 
     async fn query_region(
         &self,
         request: Request<Streaming<QueryRegionRequest>>,
     ) -> Result<Response<Self::QueryRegionStream>, Status> {
-        Ok(Response::new(QueryStream::new(
-            Arc::clone(&self.0),
-            request.into_inner(),
-        )))
+        QueryStream::open(&self.0, request)
     }
 
     async fn get_members(

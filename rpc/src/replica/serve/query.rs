@@ -2,8 +2,12 @@
 //!
 //! A batch is taken when there is room for its answer, so a client that does not read is not read
 //! either. A batch for another cluster ends the stream with PD's FailedPrecondition, and one of
-//! too many items with InvalidArgument. A heavy batch waits for room ([`room`](super::room)). When the server stops, the batches that have arrived are answered and the stream ends with the error of
-//! a closed server, which makes clients go elsewhere.
+//! too many items with InvalidArgument. A heavy batch waits for room ([`room`](super::room)). What the map cannot
+//! answer is resolved with the leader ([`batch`](super::batch)), within a deadline; what follows on the same stream waits
+//! for it, other streams do not.
+//!
+//! When the server stops, the batches that have arrived are answered and the stream ends with the error of a closed
+//! server, which makes clients go elsewhere.
 
 use std::fmt;
 use std::future::Future;
@@ -13,17 +17,19 @@ use std::task::{Context, Poll, ready};
 
 use tokio_stream::Stream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
-use tonic::Status;
+use tonic::{Request, Response, Status, Streaming};
 
+use super::batch::Batch;
 use super::checks::Rejected;
 use super::counters::Method;
-use super::lookups::batch;
+use super::demand::Demand;
 use super::room::Place;
-use super::{Attempt, SWAP_ATTEMPTS, Serving, Weight, refusal};
-use crate::lookup::items;
+use super::{Attempt, Found, Headed, SWAP_ATTEMPTS, Serving, Weight, refusal};
+use crate::lookup::{Lookup, items};
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse};
 
 type Entering = Pin<Box<dyn Future<Output = Result<Place, Rejected>> + Send>>;
+type Resolving = Pin<Box<dyn Future<Output = QueryRegionResponse> + Send>>;
 
 /// The answers to the batches of `requests`.
 pub(in crate::replica) struct QueryStream<R> {
@@ -33,6 +39,10 @@ pub(in crate::replica) struct QueryStream<R> {
     batch: Option<(QueryRegionRequest, usize)>,
     /// Waits for room for that batch.
     entering: Option<Entering>,
+    /// What the caller demands, for all batches.
+    demand: Demand,
+    /// Waits for the leader, for a batch that the map could not answer.
+    resolving: Option<Resolving>,
     draining: Pin<Box<WaitForCancellationFutureOwned>>,
     ended: bool,
 }
@@ -41,13 +51,15 @@ impl<R> QueryStream<R>
 where
     R: Stream<Item = Result<QueryRegionRequest, Status>> + Unpin,
 {
-    pub(super) fn new(serving: Arc<Serving>, requests: R) -> Self {
+    pub(super) fn new(serving: Arc<Serving>, demand: Demand, requests: R) -> Self {
         let draining = Box::pin(serving.draining.clone().cancelled_owned());
         Self {
             serving,
             requests,
             batch: None,
             entering: None,
+            demand,
+            resolving: None,
             draining,
             ended: false,
         }
@@ -72,6 +84,19 @@ where
                 .poll(cx)
                 .map(|()| Some(Err(refusal::closed()))),
         }
+    }
+}
+
+impl QueryStream<Streaming<QueryRegionRequest>> {
+    /// Opens a stream, whose headers tell how fresh the map is at that moment.
+    pub(super) fn open(
+        serving: &Arc<Serving>,
+        request: Request<Streaming<QueryRegionRequest>>,
+    ) -> Result<Response<Self>, Status> {
+        let demand = Demand::of(request.metadata());
+        let demand = demand.map_err(|r| serving.reject(Method::QueryRegion, r))?;
+        let stream = Self::new(Arc::clone(serving), demand, request.into_inner());
+        Ok(serving.freshness().with(stream))
     }
 }
 
@@ -101,6 +126,11 @@ where
         if self.ended {
             return Poll::Ready(None);
         }
+        if let Some(resolving) = &mut self.resolving {
+            let response = ready!(resolving.as_mut().poll(cx));
+            self.resolving = None;
+            return Poll::Ready(Some(Ok(response)));
+        }
         let (request, attempts) = match self.batch.take() {
             Some(batch) => batch,
             None => match ready!(self.poll_batch(cx)) {
@@ -128,14 +158,47 @@ where
                 return Poll::Pending;
             }
         };
-        let attempt = weight.carry(|| self.serving.attempt(|lookup| batch(lookup, &request)));
+        let demand = &self.demand;
+        let attempt = weight.carry(|| {
+            self.serving
+                .attempt(demand, |lookup| batch(lookup, &request))
+        });
         if matches!(attempt, Attempt::Swapped) && attempts < SWAP_ATTEMPTS {
             self.batch = Some((request, attempts + 1));
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        Poll::Ready(Some(Ok(self.serving.settle(Method::QueryRegion, attempt))))
+        let attempt = match attempt {
+            Attempt::Found(Found::Answer(answer), fresh) if answer.meets(demand) => {
+                let attempt = Attempt::Found(Found::Answer(answer), fresh);
+                let response = self.serving.settle(Method::QueryRegion, attempt);
+                return Poll::Ready(Some(Ok(response.into_inner())));
+            }
+            Attempt::Found(Found::Answer(_), fresh) => Attempt::Found(Found::Nothing, fresh),
+            attempt => attempt,
+        };
+        let Some(asker) = self.serving.asker(demand) else {
+            let response = self.serving.settle(Method::QueryRegion, attempt);
+            return Poll::Ready(Some(Ok(response.into_inner())));
+        };
+        let work = Batch {
+            serving: Arc::clone(&self.serving),
+            asker: Arc::clone(asker),
+            demand: demand.clone(),
+            request,
+            attempt,
+        };
+        self.resolving = Some(Box::pin(work.resolve()));
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
+}
+
+/// A batch of QueryRegion: one miss, and there is no answer to the batch. An item left out would
+/// say that there is no such region.
+fn batch(lookup: &Lookup<'_, '_>, request: &QueryRegionRequest) -> Found<QueryRegionResponse> {
+    let found = lookup.query_whole(request);
+    found.map_or(Found::Nothing, Found::Answer)
 }
 
 impl<R> fmt::Debug for QueryStream<R> {

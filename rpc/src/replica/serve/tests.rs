@@ -5,6 +5,7 @@ mod gate;
 mod health;
 mod query;
 mod room;
+mod through;
 
 use std::sync::atomic::AtomicUsize;
 
@@ -105,6 +106,19 @@ impl Bench {
     }
 }
 
+impl Serving {
+    /// One lookup from the map alone.
+    async fn answer<T: Headed>(
+        &self,
+        method: Method,
+        weight: Weight,
+        lookup: impl Fn(&Lookup<'_, '_>) -> Found<T>,
+    ) -> T {
+        let attempt = self.local(&Demand::default(), weight, lookup).await;
+        self.settle(method, attempt).into_inner()
+    }
+}
+
 fn map_of(regions: &[(u64, &[u8], &[u8])]) -> RegionMap {
     let map = RegionMap::new();
     for &(id, start, end) in regions {
@@ -190,6 +204,6 @@ impl QueryOf<'_> {
         batches: Vec<QueryRegionRequest>,
     ) -> impl tokio_stream::Stream<Item = Result<QueryRegionResponse, Status>> + Unpin + use<> {
         let requests = tokio_stream::iter(batches.into_iter().map(Ok));
-        super::query::QueryStream::new(Arc::clone(&self.0.serving), requests)
+        super::query::QueryStream::new(Arc::clone(&self.0.serving), Demand::default(), requests)
     }
 }

@@ -308,7 +308,8 @@ async fn before_the_cluster_is_known_the_gate_refuses_rather_than_the_cluster_ch
             .check_pd(&MetadataMap::new(), header().as_ref())
             .is_err()
     );
-    let response = serving.get_region(&key(b"a")).await;
+    let response = serving.get_region(&Demand::default(), &key(b"a")).await;
+    let response = response.expect("a header").into_inner();
     let header = response.header.expect("set");
     assert_eq!(
         (header.cluster_id, header.error.expect("refused").r#type),

@@ -72,7 +72,11 @@ async fn a_stream_that_drains_answers_what_has_arrived_and_ends() {
     let bench = Bench::fresh();
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
     let requests = tokio_stream::wrappers::UnboundedReceiverStream::new(receiver);
-    let mut stream = super::super::query::QueryStream::new(Arc::clone(&bench.serving), requests);
+    let mut stream = super::super::query::QueryStream::new(
+        Arc::clone(&bench.serving),
+        Demand::default(),
+        requests,
+    );
     for _ in 0..3 {
         sender.send(Ok(batch(&[b"a"], &[]))).expect("open");
     }

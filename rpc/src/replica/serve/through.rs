@@ -1,0 +1,155 @@
+//! A unary lookup whose answer the map may not give: from confirmed entries, else from the leader (F7).
+//!
+//! | the map | then |
+//! |---|---|
+//! | has an answer and the gate is open | that, unless it falls below the caller's floor or passes over a hole |
+//! | the gate is shut | entries that the leader has confirmed within `max-age`, if the answer rests on nothing else |
+//! | anything else | the leader is asked; its answer is passed on as it is, an error or a miss included |
+//! | the leader cannot be asked | what the map has, if that is an answer; else a refusal |
+//!
+//! Where nobody may be asked (`when-stale = refuse`, or the caller is a replica itself), the last line is all there is,
+//! and an answer below the floor is none.
+
+use tidegate_core::{Moment, Snapshot};
+use tonic::{Response, Status};
+
+use super::counters::{Fate, Method};
+use super::demand::Demand;
+use super::evidence::Evidence;
+use super::fresh::Fresh;
+use super::{Attempt, Found, Headed, Serving, Weight};
+use crate::lookup::Lookup;
+use crate::proto::header::ok_header;
+use crate::replica::ask::{Answer, Question};
+
+/// A unary lookup.
+pub(super) trait Inquiry: Sync {
+    type Response: Headed;
+    const METHOD: Method;
+
+    fn weight(&self) -> Weight {
+        Weight::Light
+    }
+
+    /// The answer from the map.
+    fn lookup(&self, lookup: &Lookup<'_, '_>, cluster_id: u64) -> Found<Self::Response>;
+
+    /// What that answer rests on.
+    fn evidence(&self, snapshot: &Snapshot<'_>, evidence: &mut Evidence);
+
+    /// Whether the answer keeps silent about keys that were asked for.
+    fn passes_over_a_hole(&self, _: &Self::Response) -> bool {
+        false
+    }
+
+    /// The question to the leader.
+    fn question(&self) -> Question;
+
+    /// The leader's answer; `None` if it answers something else.
+    fn read(&self, answer: &Answer, cluster_id: u64) -> Option<Self::Response>;
+}
+
+impl Serving {
+    /// Answers a lookup, with everything behind the first checks. ResourceExhausted if it is heavy and there is no room.
+    pub(super) async fn inquire<I: Inquiry>(
+        &self,
+        demand: &Demand,
+        inquiry: &I,
+    ) -> Result<Response<I::Response>, Status> {
+        let (method, weight) = (I::METHOD, inquiry.weight());
+        let arrived = self.shared.clock.now();
+        let cluster_id = self.shared.cluster_id().unwrap_or(0);
+        let place = self.scans.enter(weight).await;
+        let place = place.map_err(|r| self.reject(method, r))?;
+        let lookup = |lookup: &Lookup<'_, '_>| inquiry.lookup(lookup, cluster_id);
+        let attempt = self.local(demand, weight, lookup).await;
+        let attempt = match attempt {
+            Attempt::Found(Found::Answer(response), fresh) => {
+                let is_high = response.meets(demand);
+                let is_whole =
+                    || self.asker(demand).is_none() || !inquiry.passes_over_a_hole(&response);
+                if is_high && is_whole() {
+                    let found = Found::Answer(response);
+                    return Ok(self.settle(method, Attempt::Found(found, fresh)));
+                }
+                // What passes over a hole is an answer still, if nobody knows better.
+                let found = if is_high {
+                    Found::Answer(response)
+                } else {
+                    Found::Nothing
+                };
+                Attempt::Found(found, fresh)
+            }
+            Attempt::Found(found @ Found::Invalid(_), fresh) => {
+                return Ok(self.settle(method, Attempt::Found(found, fresh)));
+            }
+            attempt => attempt,
+        };
+        let Some(asker) = self.asker(demand) else {
+            return Ok(self.settle(method, attempt));
+        };
+        if matches!(attempt, Attempt::Refused(_) | Attempt::Swapped) {
+            let confirmed = weight.carry(|| self.confirmed(demand, inquiry, cluster_id));
+            if let Some((response, fresh)) = confirmed {
+                self.note_use(&response);
+                self.counters.record(method, Fate::Confirmed);
+                return Ok(fresh.with(response.headed(ok_header(cluster_id))));
+            }
+        }
+        drop(place);
+        let max_age = self.thresholds(demand, arrived).max_age;
+        let since = demand.since(arrived, max_age);
+        let outcome = asker
+            .ask(inquiry.question(), since, demand.deadline())
+            .await;
+        let Ok(told) = outcome else {
+            return Ok(self.settle(method, attempt));
+        };
+        let age = self.shared.clock.now().saturating_since(told.asked_at);
+        if let Answer::Status(status) = &told.answer {
+            self.counters.record(method, Fate::Asked);
+            let mut status = status.clone();
+            Fresh::Leader { age }.note(status.metadata_mut());
+            return Err(status);
+        }
+        let Some(response) = inquiry.read(&told.answer, cluster_id) else {
+            return Ok(self.settle(method, attempt));
+        };
+        self.note_use(&response);
+        self.counters.record(method, Fate::Asked);
+        Ok(Fresh::Leader { age }.with(response))
+    }
+
+    /// An answer that rests on nothing but entries that the leader has confirmed lately enough.
+    fn confirmed<I: Inquiry>(
+        &self,
+        demand: &Demand,
+        inquiry: &I,
+        cluster_id: u64,
+    ) -> Option<(I::Response, Fresh)> {
+        let shared = &self.shared;
+        let now = shared.clock.now();
+        let max_age = self.thresholds(demand, now).max_age;
+        let snapshot = shared.map.pin();
+        if snapshot.generation() != shared.gate.generation() {
+            return None;
+        }
+        let since = now.as_nanos().saturating_sub(nanos(max_age)).max(1);
+        let mut evidence = Evidence::since(Moment::from_nanos(since), now);
+        inquiry.evidence(&snapshot, &mut evidence);
+        let oldest = evidence.oldest()?;
+        let found = inquiry.lookup(&Lookup::new(&snapshot), cluster_id);
+        drop(snapshot);
+        let Found::Answer(response) = found else {
+            return None;
+        };
+        // Once more, for a process that was stopped in between.
+        let age = shared.clock.now().saturating_since(oldest);
+        let is_good = age <= max_age && response.meets(demand);
+        is_good.then_some((response, Fresh::Confirmed { age }))
+    }
+}
+
+pub(super) fn nanos(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
