@@ -46,6 +46,7 @@ impl Replica {
             format!("--backend-endpoints={backend}"),
             format!("--listen-addr={url}"),
             format!("--config={}", config.display()),
+            "--when-stale=refuse".to_owned(),
         ];
         let process = Process::start(program, &args, dir.join("tidegate.out"))?;
         let mut replica = Self { process, url };

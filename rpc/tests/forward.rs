@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use support::{CLUSTER, PATIENCE, channel, header, leader, serving};
-use tidegate::config::{PresentAs, ServeConfig};
+use tidegate::config::{PresentAs, ServeConfig, WhenStale};
 use tidegate::leader::EmbeddedLeader;
 use tidegate::proto::etcdserverpb::RangeRequest;
 use tidegate::proto::etcdserverpb::kv_client::KvClient;
@@ -28,6 +28,7 @@ async fn replica(leader: &EmbeddedLeader, present_as: PresentAs) -> Replica {
         listen: "http://127.0.0.1:0".parse().expect("a URL"),
         probe_interval: Duration::from_millis(100),
         present_as,
+        when_stale: WhenStale::Refuse,
         ..ServeConfig::default()
     };
     let replica = Replica::start(config, Hooks::default())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::config::ServeConfig;
+use tidegate::config::{ServeConfig, WhenStale};
 use tidegate::leader::{EmbeddedLeader, LeaderConfig};
 use tidegate::proto::pdpb::pd_client::PdClient;
 use tidegate::proto::pdpb::{
@@ -32,6 +32,7 @@ async fn replica(leader: &EmbeddedLeader) -> Replica {
         name: "replica".to_owned(),
         backend_endpoints: vec![leader.url().parse().unwrap()],
         listen: "http://127.0.0.1:0".parse().unwrap(),
+        when_stale: WhenStale::Refuse,
         ..ServeConfig::default()
     };
     Replica::start(config.scaled(10), Hooks::default())

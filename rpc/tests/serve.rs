@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use support::{CLUSTER, PATIENCE, channel, get, header, leader, serving};
-use tidegate::config::ServeConfig;
+use tidegate::config::{ServeConfig, WhenStale};
 use tidegate::leader::EmbeddedLeader;
 use tidegate::proto::pdpb::pd_client::PdClient;
 use tidegate::proto::pdpb::{
@@ -23,6 +23,7 @@ async fn replica(leader: &EmbeddedLeader) -> Replica {
         backend_endpoints: vec![leader.url().parse().expect("a URL")],
         listen: "http://127.0.0.1:0".parse().expect("a URL"),
         probe_interval: Duration::from_millis(100),
+        when_stale: WhenStale::Refuse,
         ..ServeConfig::default()
     };
     let replica = Replica::start(config, Hooks::default())

@@ -216,6 +216,7 @@ impl Replica {
             "serve".to_owned(),
             format!("--backend-endpoints={backend}"),
             format!("--listen-addr=http://127.0.0.1:{port}"),
+            "--when-stale=refuse".to_owned(),
         ];
         let process = Process::start(program, &args, dir.join("tidegate.out"))?;
         Ok(Self { process, port })

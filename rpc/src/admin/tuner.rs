@@ -100,6 +100,9 @@ impl Tuner {
 
     fn apply(&self, parsed: &Parsed) {
         self.shared.thresholds.set(parsed.serve.thresholds());
+        self.shared
+            .thresholds
+            .set_max_outage(parsed.serve.max_outage);
         self.shared.audit.set_knobs(parsed.serve.audit);
         self.log.set_level(parsed.log.level);
     }

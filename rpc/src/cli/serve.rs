@@ -127,7 +127,8 @@ async fn serve(parsed: Parsed, overrides: &Overrides, path: Option<&Path>) -> Ex
     }
     tokio::select! {
         stopped = replica.stop(deadline) => {
-            let Counts { served, refused, missed, .. } = stopped.status.lookups;
+            let Counts { refused, missed, .. } = stopped.status.lookups;
+            let served = stopped.status.lookups.answered();
             if stopped.graceful {
                 info!(served, refused, missed, "stopped");
             } else {

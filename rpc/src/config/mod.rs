@@ -55,6 +55,9 @@ pub struct ServeConfig {
     pub advertise: Option<Url>,
     /// The age from which on data is not served (`max-age`).
     pub max_age: Duration,
+    /// The age up to which data is served while PD has no leader at all (`max-outage`); as `max-age` when nothing is
+    /// said.
+    pub max_outage: Option<Duration>,
     /// The silence of the sync stream from which on data is not served (`time-threshold`).
     pub time_threshold: Duration,
     /// The number of changes we may be behind and still serve (`index-threshold`).
@@ -97,6 +100,7 @@ impl Default for ServeConfig {
             listen: known_good(DEFAULT_LISTEN),
             advertise: None,
             max_age: thresholds.max_age,
+            max_outage: None,
             time_threshold: thresholds.time_threshold,
             index_threshold: thresholds.index_threshold,
             stall_threshold: thresholds.stall_threshold,
@@ -136,6 +140,7 @@ impl ServeConfig {
         let divisor = divisor.max(1);
         let thresholds = self.thresholds().scaled(divisor);
         self.max_age = thresholds.max_age;
+        self.max_outage = self.max_outage.map(|time| time / divisor);
         self.time_threshold = thresholds.time_threshold;
         self.index_threshold = thresholds.index_threshold;
         self.stall_threshold = thresholds.stall_threshold;

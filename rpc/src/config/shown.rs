@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::Parsed;
 use super::log::LogFile;
-use super::{Parsed, WhenStale};
 
 /// Every key with its value, in the form that the file takes.
 #[must_use]
@@ -36,18 +36,17 @@ pub fn entries(parsed: &Parsed) -> Vec<(&'static str, Value)> {
         ("listen-addr", json!(url(&serve.listen))),
         ("advertise-listen-addr", optional(serve.advertise.as_ref())),
         ("max-age", time(serve.max_age)),
+        (
+            "max-outage",
+            time(serve.max_outage.unwrap_or(serve.max_age)),
+        ),
         ("time-threshold", time(serve.time_threshold)),
         ("index-threshold", json!(serve.index_threshold)),
         ("stall-threshold", time(serve.stall_threshold)),
         ("probe-interval", time(serve.probe_interval)),
         ("backend-timeout", time(serve.backend_timeout)),
         ("max-backoff", time(serve.max_backoff)),
-        (
-            "when-stale",
-            json!(match serve.when_stale {
-                WhenStale::Refuse => "refuse",
-            }),
-        ),
+        ("when-stale", json!(serve.when_stale.as_str())),
         ("present-as", json!(serve.present_as.as_str())),
         (
             "allow-bounded-staleness",

@@ -9,6 +9,7 @@ use super::{ConfigError, Parsed};
 /// The keys that take effect at once. All others need a start.
 pub const CHANGEABLE: &[&str] = &[
     "max-age",
+    "max-outage",
     "time-threshold",
     "index-threshold",
     "stall-threshold",

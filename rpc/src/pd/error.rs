@@ -111,15 +111,48 @@ pub enum ResolveError {
     NoLeader {
         /// How many answered.
         answered: usize,
+        /// How many did not, although something was there to be asked, or may have been.
+        silent: usize,
     },
     /// No endpoint answered.
     #[error("none of {asked} endpoints answered; the last error: {last}")]
     Unreachable {
         /// How many were asked.
         asked: usize,
+        /// How many of them may be there all the same: all but those at whose address nobody listens.
+        silent: usize,
         /// The last of their errors.
         last: String,
     },
+}
+
+impl ResolveError {
+    /// Whether each endpoint has said that there is no leader, or has nobody listening at its address. A member that
+    /// does not answer may be leading behind a network that is cut.
+    #[must_use]
+    pub fn leaves_nobody_to_lead(&self) -> bool {
+        match self {
+            Self::NoLeader { silent, .. } | Self::Unreachable { silent, .. } => *silent == 0,
+            Self::DifferentClusters(_) => false,
+        }
+    }
+}
+
+impl CallError {
+    /// Whether the call failed because nobody listens at the member's address.
+    pub(super) fn is_nobody_there(&self) -> bool {
+        let Self::Status { status, .. } = self else {
+            return false;
+        };
+        let mut cause = std::error::Error::source(&**status);
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<std::io::Error>() {
+                return error.kind() == std::io::ErrorKind::ConnectionRefused;
+            }
+            cause = error.source();
+        }
+        false
+    }
 }
 
 #[cfg(test)]
@@ -138,6 +171,9 @@ mod tests {
         refused.set_source(std::sync::Arc::new(io::Error::from(
             io::ErrorKind::ConnectionRefused,
         )));
+        let call = CallError::status("http://pd-1:2379", refused.clone());
+        assert!(call.is_nobody_there());
+        assert!(!CallError::status("x", Status::unavailable("no leader")).is_nobody_there());
         assert_eq!(
             told(refused),
             "http://pd-1:2379 cannot be reached: connection refused"

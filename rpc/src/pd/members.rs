@@ -92,6 +92,7 @@ pub async fn resolve<T: PdTransport>(
     }
     let mut answers = Vec::new();
     let mut last_error = None;
+    let mut nobody_there = 0;
     let mut give_up = Instant::now() + limits.deadline;
     while let Ok(Some(joined)) = timeout_at(give_up, asked.join_next()).await {
         let Ok((order, url, answer)) = joined else {
@@ -104,14 +105,19 @@ pub async fn resolve<T: PdTransport>(
                 }
                 answers.push((order, url, cluster_id, answer));
             }
-            Err(error) => last_error = Some(error),
+            Err(error) => {
+                nobody_there += usize::from(error.is_nobody_there());
+                last_error = Some(error);
+            }
         }
     }
     answers.sort_by_key(|(order, ..)| *order);
     one_cluster(known, &answers)?;
+    let silent = endpoints.len().saturating_sub(answers.len() + nobody_there);
     let Some((_, told_by, cluster_id, _)) = answers.first() else {
         return Err(ResolveError::Unreachable {
             asked: endpoints.len(),
+            silent,
             last: last_error.map_or_else(
                 || "the deadline passed".to_owned(),
                 |error| error.to_string(),
@@ -126,7 +132,7 @@ pub async fn resolve<T: PdTransport>(
             members,
             leader,
         }),
-        None => Err(ResolveError::NoLeader { answered }),
+        None => Err(ResolveError::NoLeader { answered, silent }),
     }
 }
 

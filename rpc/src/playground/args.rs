@@ -15,6 +15,8 @@ A third of the lookups is asked of the leader, the rest of the replicas; what th
   stale     items behind for longer than max-age, stall-threshold and one round trip: the gate is to prevent them
   refused   lookups that a shut gate did not answer, by reason
   missed    lookups that an open gate let through and that the map had no answer to
+With --when-stale read-through neither is left to the client: the replica asks the leader. The regions of one answer need
+not have been true at one moment then (torn); each is judged by its own age.
 Without --duration the fault comes again every 20s. Data turns stale once a fault lasts longer than those bounds,
 1.4s here: keep --duration at 10s or more.
 Exit code: 0 all right, 1 stale or wrong answers (with --gate off only wrong ones), 2 it could not start.";

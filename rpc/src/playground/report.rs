@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::args::GateSwitch;
+use super::args::{GateSwitch, WhenStale};
 use super::faults::Scenario;
 use super::judge::Bounds;
 
@@ -17,6 +17,8 @@ pub struct Report {
     pub scenario: Scenario,
     /// Whether the replicas' gates could refuse.
     pub gate: GateSwitch,
+    /// What the replicas did with lookups that their maps may not answer.
+    pub when_stale: WhenStale,
     /// Regions at the start.
     pub regions: u64,
     /// Changes that the leader made.
@@ -46,6 +48,9 @@ pub struct Report {
     pub allowance_ms: u64,
     /// The largest number of the leader's changes that an item was behind by.
     pub max_behind_changes: u64,
+    /// Answers whose items were each true, but never all at one moment. Read-through allows them, as PD's own
+    /// QueryRegion does; without it they are errors.
+    pub torn: u64,
     /// The share of lookups that the leader answered, in its turn or for a replica that did not.
     pub leader_share: f64,
     /// From the end of the fault to the first answer, of each replica that it struck, that was not behind.
@@ -64,6 +69,10 @@ pub struct ServerReport {
     pub role: &'static str,
     /// Lookups that it answered; a batch counts once.
     pub served: u64,
+    /// Of these, those that it asked the leader for.
+    pub asked: u64,
+    /// Of these, those answered from what the leader had confirmed, behind a shut gate.
+    pub confirmed: u64,
     /// Lookups that its gate refused.
     pub refused: u64,
     /// The same by the gate's reason.
@@ -118,7 +127,11 @@ impl fmt::Display for Report {
         } else {
             "off"
         };
-        writeln!(f, "scenario          {}, gate {gate}", self.scenario)?;
+        write!(f, "scenario          {}, gate {gate}", self.scenario)?;
+        match self.when_stale {
+            WhenStale::Refuse => writeln!(f)?,
+            WhenStale::ReadThrough => writeln!(f, ", read-through")?,
+        }
         writeln!(
             f,
             "regions           {} at the start, {} changes",
@@ -150,6 +163,15 @@ impl fmt::Display for Report {
             write!(f, ", {} ms at most", self.stale_served_max_age_ms)?;
         }
         writeln!(f)?;
+        if self.when_stale == WhenStale::ReadThrough {
+            let asked: u64 = self.servers.iter().map(|server| server.asked).sum();
+            let confirmed: u64 = self.servers.iter().map(|server| server.confirmed).sum();
+            writeln!(
+                f,
+                "read through      {asked} asked of the leader, {confirmed} from what it had confirmed; {} torn",
+                self.torn
+            )?;
+        }
         let untouched = self.behind_served == 0 && self.servers.iter().all(|s| s.refused == 0);
         match (self.time_to_recover_ms, self.scenario) {
             (Some(_), _) if untouched => {
@@ -190,6 +212,7 @@ mod tests {
         Report {
             scenario: Scenario::Stall,
             gate: GateSwitch::On,
+            when_stale: WhenStale::Refuse,
             regions: 7,
             changes: 9,
             duration_s: 2.5,
@@ -204,12 +227,15 @@ mod tests {
             stale_after_ms: 1_400,
             allowance_ms: 100,
             max_behind_changes: 12,
+            torn: 0,
             leader_share: 0.375,
             time_to_recover_ms: Some(41),
             servers: vec![ServerReport {
                 name: "replica-2".to_owned(),
                 role: "replica",
                 served: 30,
+                asked: 0,
+                confirmed: 0,
                 refused: 5,
                 refused_by_reason: BTreeMap::from([
                     ("age".to_owned(), 2),
@@ -291,6 +317,12 @@ mod tests {
         let mut untouched = example();
         untouched.behind_served = 0;
         assert!(untouched.to_string().contains("41 ms after the fault"));
+        let through = Report {
+            when_stale: WhenStale::ReadThrough,
+            ..example()
+        };
+        let text = through.to_string();
+        assert!(text.contains("0 asked of the leader"), "{text}");
         untouched.servers[0].refused = 0;
         let text = untouched.to_string();
         assert!(text.contains("nothing was refused or behind"), "{text}");

@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::args::{Args, GateSwitch, Output};
+use super::args::{Args, GateSwitch, Output, WhenStale};
 use super::churn::{Churn, STORES, initial_regions};
 use super::faults::{Relay, Scenario, Stall};
 use super::judge::{Bounds, Ledger};
@@ -352,7 +352,8 @@ impl Playground {
             })
         });
         let servers = servers.collect::<Result<Vec<_>, _>>()?;
-        let tally = Tally::new(self.bounds, servers.len());
+        let reads_through = self.args.when_stale == WhenStale::ReadThrough;
+        let tally = Tally::new(self.bounds, servers.len()).tolerating_torn(reads_through);
         let pace = Pace {
             clients: usize::from(self.args.clients),
             ..Pace::default()
@@ -467,7 +468,7 @@ impl Playground {
                 open: status.gate.open,
                 age_ms: status.age_ms,
                 lag: status.lag,
-                served: status.lookups.served,
+                served: status.lookups.answered(),
                 refused: owned(status.lookups.refused_by_reason),
                 missed: status.lookups.missed,
             }
@@ -501,6 +502,8 @@ impl Playground {
             name: "leader".to_owned(),
             role: "leader",
             served: own.answered,
+            asked: 0,
+            confirmed: 0,
             refused: 0,
             refused_by_reason: BTreeMap::new(),
             missed: 0,
@@ -513,7 +516,9 @@ impl Playground {
             ServerReport {
                 name: status.name,
                 role: "replica",
-                served: status.lookups.served,
+                served: status.lookups.answered(),
+                asked: status.lookups.asked,
+                confirmed: status.lookups.confirmed,
                 refused: status.lookups.refused,
                 refused_by_reason: owned(status.lookups.refused_by_reason),
                 missed: status.lookups.missed,
@@ -529,6 +534,7 @@ impl Playground {
         Report {
             scenario: self.args.scenario,
             gate: self.args.gate,
+            when_stale: self.args.when_stale,
             regions: self.args.regions,
             changes,
             duration_s: took.as_secs_f64(),
@@ -543,6 +549,7 @@ impl Playground {
             stale_after_ms: millis(self.bounds.stale_after()),
             allowance_ms: millis(self.bounds.allowance),
             max_behind_changes: tally.max_behind_changes,
+            torn: tally.torn,
             leader_share: tally.leader_share(),
             time_to_recover_ms: tally.time_to_recover(struck).map(millis),
             servers: std::iter::once(leader).chain(replicas).collect(),

@@ -15,6 +15,8 @@ pub struct Limits {
     time: AtomicU64,
     index: AtomicU64,
     stall: AtomicU64,
+    /// Zero: as `max_age`.
+    max_outage: AtomicU64,
 }
 
 impl Limits {
@@ -26,6 +28,7 @@ impl Limits {
             time: AtomicU64::new(0),
             index: AtomicU64::new(0),
             stall: AtomicU64::new(0),
+            max_outage: AtomicU64::new(0),
         };
         limits.set(thresholds);
         limits
@@ -45,6 +48,32 @@ impl Limits {
         }
     }
 
+    /// The thresholds while PD has no leader at all: nothing can be asked, and whoever could change a region's place at
+    /// PD is gone as well. `max-outage` takes the place of the age and of the silence.
+    #[must_use]
+    pub fn in_outage(&self) -> Thresholds {
+        let thresholds = self.get();
+        // Relaxed: see `get`.
+        let max_outage = match self.max_outage.load(Relaxed) {
+            0 => thresholds.max_age,
+            nanos => Duration::from_nanos(nanos),
+        };
+        Thresholds {
+            max_age: max_outage,
+            time_threshold: max_outage,
+            ..thresholds
+        }
+    }
+
+    /// Another `max-outage` from now on; `None` is as much as `max-age`.
+    pub fn set_max_outage(&self, max_outage: Option<Duration>) {
+        let nanos = max_outage.map_or(0, |time| {
+            u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1)
+        });
+        // Relaxed: see `get`.
+        self.max_outage.store(nanos, Relaxed);
+    }
+
     /// Other thresholds from now on.
     pub fn set(&self, thresholds: Thresholds) {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -59,6 +88,22 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn in_an_outage_one_bound_takes_the_place_of_age_and_silence() {
+        let limits = Limits::new(Thresholds::default());
+        let usual = Thresholds::default();
+        let by_default = limits.in_outage();
+        assert_eq!(by_default.time_threshold, usual.max_age);
+        assert_eq!(by_default.max_age, usual.max_age);
+        limits.set_max_outage(Some(Duration::from_secs(60)));
+        let long = limits.in_outage();
+        assert_eq!(long.max_age, Duration::from_secs(60));
+        assert_eq!(long.time_threshold, Duration::from_secs(60));
+        assert_eq!(long.index_threshold, usual.index_threshold);
+        assert_eq!(long.stall_threshold, usual.stall_threshold);
+        assert_eq!(limits.get(), usual, "otherwise nothing has changed");
+    }
 
     #[test]
     fn what_is_set_is_what_is_read() {

@@ -346,6 +346,7 @@ impl Bound {
         } = self;
         let clock = hooks.clock.clone().unwrap_or_else(|| Arc::new(BootClock));
         let shared = Arc::new(Shared::new(clock, config.thresholds()));
+        shared.thresholds.set_max_outage(config.max_outage);
         shared.audit.set_knobs(config.audit);
         let stop_sync = CancellationToken::new();
         let mut serving = Serving::new(

@@ -40,6 +40,8 @@ pub struct Shared {
     pub audit: AuditState,
     cluster_id: OnceLock<u64>,
     pd: watch::Sender<Option<Arc<PdView>>>,
+    /// When PD was last seen to have no leader at all; zero while there may be one.
+    outage: AtomicU64,
     stream: AtomicU8,
     broken: Mutex<Option<Broken>>,
     /// The last generation that was found to hold what the leader does not say.
@@ -72,6 +74,7 @@ impl Shared {
             audit: AuditState::default(),
             cluster_id: OnceLock::new(),
             pd: watch::Sender::new(None),
+            outage: AtomicU64::new(0),
             stream: AtomicU8::new(StreamState::Connecting as u8),
             broken: Mutex::new(None),
             distrusted: watch::Sender::new(0),
@@ -161,6 +164,36 @@ impl Shared {
             *current = Some(Arc::new(view));
             true
         });
+    }
+
+    /// Notes whether every member has just said that there is no leader, or is not there to lead.
+    pub(super) fn note_outage(&self, is_one: bool) {
+        // A reading is never zero.
+        let seen = if is_one {
+            self.clock.now().as_nanos()
+        } else {
+            0
+        };
+        // Relaxed: nothing is read on the strength of it but the moment itself.
+        self.outage.store(seen, Relaxed);
+    }
+
+    /// Whether PD has no leader at all, as far as can be known at `now`: it was seen without one less than `max-age` ago,
+    /// and with none since.
+    pub fn is_outage(&self, now: Moment) -> bool {
+        // Relaxed: see `note_outage`.
+        let seen = self.outage.load(Relaxed);
+        let ago = now.saturating_since(Moment::from_nanos(seen));
+        seen != 0 && ago <= self.thresholds.get().max_age
+    }
+
+    /// What the gate decides by at `now`.
+    pub fn limits(&self, now: Moment) -> Thresholds {
+        if self.is_outage(now) {
+            self.thresholds.in_outage()
+        } else {
+            self.thresholds.get()
+        }
     }
 
     /// Keeps the members and forgets the leader.

@@ -169,6 +169,8 @@ impl Served {
     pub fn start_quiet(arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .args(["serve", "--listen-addr", "http://127.0.0.1:0"])
+            // What the map cannot answer shows.
+            .args(["--when-stale", "refuse"])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -167,7 +167,7 @@ async fn attempts_go_round_the_urls_of_the_leader() {
 async fn members_that_know_no_leader_are_told_from_members_that_do_not_answer() {
     let error = ask([Some(answer(7, None)), None], None).await.unwrap_err();
     assert!(
-        matches!(error, ResolveError::NoLeader { answered: 1 }),
+        matches!(error, ResolveError::NoLeader { answered: 1, .. }),
         "{error}"
     );
     let placeholder = answer(7, Some(0));

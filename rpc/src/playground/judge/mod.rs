@@ -41,9 +41,9 @@ pub enum NeverHeld {
     /// One item was never true.
     #[error("the leader's map never held this: {0:?}")]
     Item(Box<Claim>),
-    /// Each item was true once, but never all of them at one moment.
+    /// Each item was true once, but never all of them at one moment. How late each was, is told beside.
     #[error("the leader's map never held all of this at one moment: {0:?}")]
-    Torn(Vec<Claim>),
+    Torn(Vec<Claim>, Verdict),
 }
 
 /// How old one item of an answer was.
@@ -87,15 +87,15 @@ impl Ledger {
                 standing => judged.push((claim, standing)),
             }
         }
+        let late = judged
+            .iter()
+            .map(|(_, standing)| self.lateness(*standing, sent))
+            .collect();
         if !were_true_together(self, &judged) {
-            return Err(NeverHeld::Torn(
-                judged.into_iter().map(|(claim, _)| claim).collect(),
-            ));
+            let claims = judged.into_iter().map(|(claim, _)| claim).collect();
+            return Err(NeverHeld::Torn(claims, late));
         }
-        Ok(judged
-            .into_iter()
-            .map(|(_, standing)| self.lateness(standing, sent))
-            .collect())
+        Ok(late)
     }
 
     fn lateness(&self, standing: Standing, sent: Moment) -> Option<Lateness> {

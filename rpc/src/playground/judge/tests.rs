@@ -396,7 +396,7 @@ fn a_scan_of_two_moments_is_torn() {
     let torn = vec![left.region(), Report { leader: 2, ..right }.region()];
     assert!(matches!(
         ledger.judge(&scan, Answer::Many(torn), moment(9)),
-        Err(NeverHeld::Torn(_))
+        Err(NeverHeld::Torn(_, _))
     ));
     let between = vec![Report { leader: 2, ..left }.region(), right.region()];
     let verdict = ledger

@@ -48,6 +48,9 @@ pub struct Tally {
     pub behind_max_age: Duration,
     /// The largest number of changes that an item was behind by.
     pub max_behind_changes: u64,
+    /// Answers whose items were each true, but never all at one moment; errors unless that is tolerated.
+    pub torn: u64,
+    tolerates_torn: bool,
     fault_ended: Option<Moment>,
 }
 
@@ -66,8 +69,19 @@ impl Tally {
             stale_max_age: Duration::ZERO,
             behind_max_age: Duration::ZERO,
             max_behind_changes: 0,
+            torn: 0,
+            tolerates_torn: false,
             fault_ended: None,
         }
+    }
+
+    /// The same, for servers that read through: what they answer from confirmed entries, or from a map that the
+    /// leader's answers have healed, holds each region as the leader had it, though not all at one moment. Each is judged
+    /// by its own age.
+    #[must_use]
+    pub fn tolerating_torn(mut self, tolerates: bool) -> Self {
+        self.tolerates_torn = tolerates;
+        self
     }
 
     /// From when on answers count as a recovery.
@@ -116,6 +130,10 @@ impl Tally {
         self.lookups += 1;
         let verdict = match judged {
             Ok(verdict) => verdict,
+            Err(NeverHeld::Torn(_, verdict)) if self.tolerates_torn => {
+                self.torn += 1;
+                verdict
+            }
             Err(never) => {
                 self.wrong(format!("server {server}: {never}"));
                 Vec::new()

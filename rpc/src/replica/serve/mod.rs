@@ -285,8 +285,8 @@ impl Serving {
     }
 
     /// What the gate decides by, for one caller.
-    fn thresholds(&self, demand: &Demand, _: Moment) -> Thresholds {
-        demand.sharpen(self.shared.thresholds.get())
+    fn thresholds(&self, demand: &Demand, now: Moment) -> Thresholds {
+        demand.sharpen(self.shared.limits(now))
     }
 
     /// How fresh an answer from the map would be now.

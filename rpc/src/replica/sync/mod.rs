@@ -225,10 +225,12 @@ impl<T: PdTransport> Driver<T> {
                 return Err(error.into());
             }
             Err(error) => {
+                shared.note_outage(error.leaves_nobody_to_lead());
                 shared.publish_no_leader();
                 return Ok(Err(Ending::NoLeader(error)));
             }
         };
+        shared.note_outage(false);
         let cluster_id = membership.cluster_id;
         shared.settle_cluster(cluster_id);
         if let Some(persist) = shared.persist() {

@@ -594,3 +594,48 @@ async fn on_the_router_service_a_missing_region_is_the_leaders_word() {
         .expect("answered");
     assert_eq!(id_of(answer.get_ref()), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn while_pd_has_no_leader_at_all_max_outage_takes_the_place_of_age_and_silence() {
+    let bench = Through::new();
+    let shared = &bench.serving.shared;
+    shared
+        .thresholds
+        .set_max_outage(Some(Duration::from_secs(60)));
+    tokio::time::advance(Duration::from_secs(40)).await;
+    shared.publish_no_leader();
+    assert_eq!(
+        bench.get("a").await.error,
+        Some(REGION_NOT_FOUND),
+        "it may only be hidden"
+    );
+    shared.note_outage(true);
+    assert_eq!(bench.get("a").await, Got::from("map", 1, 1, 40_000));
+    assert!(bench.serving.is_serving());
+    let strict = [("tidegate-max-age-ms", "39999")];
+    assert_eq!(
+        bench.get_with("a", &strict).await.error,
+        Some(REGION_NOT_FOUND)
+    );
+    // What was seen of PD grows old, too, if nobody looks again.
+    tokio::time::advance(Duration::from_millis(10_001)).await;
+    assert_eq!(bench.get("a").await.error, Some(REGION_NOT_FOUND));
+    shared.note_outage(true);
+    assert_eq!(bench.get("a").await.source, "map");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    shared.note_outage(true);
+    assert_eq!(
+        bench.get("a").await.error,
+        Some(REGION_NOT_FOUND),
+        "a minute is over"
+    );
+    bench.full_sync(2, &REGIONS);
+    shared.note_outage(false);
+    bench.lead(Some(2));
+    tokio::time::advance(Duration::from_millis(10_001)).await;
+    assert_eq!(
+        bench.get("a").await.source,
+        "leader",
+        "the usual bounds again"
+    );
+}
