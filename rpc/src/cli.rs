@@ -109,7 +109,7 @@ struct ServeArgs {
 const SERVE_KEYS: &str = "\
 Keys of the config file: the flags' names, and
   max-age = \"10s\"            age from which on data is not served
-  max-outage = max-age       the same while PD has no leader at all
+  max-outage = \"max-age\"     the same while PD has no leader at all
   time-threshold = \"30s\"     silence of the sync stream from which on data is not served
   index-threshold = 20000    changes behind from which on data is not served
   stall-threshold = \"3s\"     longest time for one apply

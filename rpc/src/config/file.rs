@@ -161,7 +161,12 @@ pub(super) fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool,
             path => serve.data_dir = Some(path.into()),
         },
         "max-age" => serve.max_age = duration(key, value)?,
-        "max-outage" => serve.max_outage = Some(duration(key, value)?),
+        "max-outage" => {
+            serve.max_outage = match value.as_str() {
+                Some("max-age") => None,
+                _ => Some(duration(key, value)?),
+            };
+        }
         "time-threshold" => serve.time_threshold = duration(key, value)?,
         "stall-threshold" => serve.stall_threshold = duration(key, value)?,
         "probe-interval" => serve.probe_interval = duration(key, value)?,

@@ -38,7 +38,7 @@ pub fn entries(parsed: &Parsed) -> Vec<(&'static str, Value)> {
         ("max-age", time(serve.max_age)),
         (
             "max-outage",
-            time(serve.max_outage.unwrap_or(serve.max_age)),
+            serve.max_outage.map_or(json!("max-age"), time),
         ),
         ("time-threshold", time(serve.time_threshold)),
         ("index-threshold", json!(serve.index_threshold)),
