@@ -26,12 +26,14 @@ pub struct Moment(u64);
 
 impl Moment {
     /// The moment `nanos` nanoseconds after the origin.
+    #[inline]
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// Nanoseconds since the origin.
+    #[inline]
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
@@ -65,6 +67,7 @@ impl Moment {
     }
 
     /// The inverse of [`Moment::to_bits`].
+    #[inline]
     pub(crate) const fn from_bits(bits: u64) -> Option<Self> {
         if bits == 0 { None } else { Some(Self(bits)) }
     }

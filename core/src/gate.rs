@@ -357,6 +357,7 @@ impl Gate {
     // === Questions: any thread ===
 
     /// The published generation; zero before the first.
+    #[inline]
     #[must_use]
     pub fn generation(&self) -> u64 {
         // Acquire: pairs with the Release in `publish`; the bank and the map of this generation
@@ -376,6 +377,7 @@ impl Gate {
     ///
     /// Eight loads, no lock, no allocation, no clock. See the module's documentation for the order
     /// of reasons and for how to ask.
+    #[inline]
     pub fn decide(&self, map_generation: u64, now: Moment, thresholds: &Thresholds) -> Decision {
         let generation = self.generation();
         if generation != map_generation {
@@ -432,6 +434,7 @@ impl Gate {
         GateView::of(self.generation(), &Reading::nothing(), None)
     }
 
+    #[inline]
     fn slot(&self, generation: u64) -> &Bank {
         &self.banks[(generation & 1) as usize]
     }
@@ -443,6 +446,7 @@ impl Gate {
     }
 
     /// The counters of `generation`, unless its bank has gone to another.
+    #[inline]
     fn read(&self, generation: u64) -> Option<(Reading, Option<Moment>)> {
         let bank = self.slot(generation);
         let proven_at = bank.proofs.proven_at();
@@ -501,6 +505,7 @@ impl GateView {
 }
 
 /// The decision, as a pure function of what was read.
+#[inline]
 fn judge(
     reading: &Reading,
     proven_at: Option<Moment>,

@@ -39,6 +39,7 @@ pub enum Lag {
 impl Lag {
     /// The lag of `applied` behind `head`. Saturates at zero: a map ahead of the known head is
     /// not behind it.
+    #[inline]
     pub(crate) fn between(applied: Option<u64>, head: Option<u64>) -> Self {
         match (applied, head) {
             (Some(applied), Some(head)) => Self::Known(head.saturating_sub(applied)),
@@ -61,6 +62,7 @@ impl Index {
         index.saturating_add(1)
     }
 
+    #[inline]
     pub(crate) fn get(&self) -> Option<u64> {
         // Acquire: pairs with the Release of `set` and `forget`; what was done before the index was
         // reported is visible to whoever acts on it, and the reset of a reused bank shows in its
@@ -99,6 +101,7 @@ impl Stamp {
         Self(AtomicU64::new(0))
     }
 
+    #[inline]
     pub(crate) fn get(&self) -> Option<Moment> {
         // Acquire: pairs with the Release of `set` and `raise`; what was done before the stamp is
         // visible to whoever acts on it. Models: lag::a_finished_stall_shows_the_lag_that_it_left,
@@ -144,6 +147,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
+    #[inline]
     pub(crate) fn lag(&self) -> Lag {
         Lag::between(self.applied, self.head)
     }
@@ -201,6 +205,7 @@ impl Counters {
     }
 
     /// Loads everything, in the order that the module's documentation gives.
+    #[inline]
     pub(crate) fn read(&self) -> Reading {
         Reading {
             // Acquire: pairs with the Release in `gap`, and keeps the loads below behind it.

@@ -78,6 +78,7 @@ impl Proofs {
     }
 
     /// The send time of the latest probe that became a proof.
+    #[inline]
     pub(crate) fn proven_at(&self) -> Option<Moment> {
         self.proven_at.get()
     }

@@ -177,7 +177,7 @@ impl BulkLoad {
         let order = sorted_by_start(self.entries.len(), start_of);
         let ranges = order.iter().enumerate().map(|(at, &place)| {
             if let Some(&ahead) = order.get(at + AHEAD) {
-                EntryPtr::of(&self.entries[ahead as usize].1).prefetch();
+                EntryPtr::of(&self.entries[ahead as usize].1).prefetch_whole();
             }
             (place, self.entries[place as usize].1.region().range())
         });

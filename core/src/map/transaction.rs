@@ -108,7 +108,7 @@ impl<'g> Transaction<'g> {
         }
         for change in changes {
             if let Some(entry) = self.ids.get(change.id()) {
-                entry.prefetch();
+                entry.prefetch_whole();
             } else if let Change::Put { entry, .. } = change {
                 self.tree.read().prefetch_neighbours(entry.start());
             }
@@ -141,7 +141,7 @@ impl<'g> Transaction<'g> {
                     break;
                 };
                 if let Some(known) = known[index] {
-                    known.prefetch();
+                    known.prefetch_whole();
                 }
                 spots.push((index, spot));
             }

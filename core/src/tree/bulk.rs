@@ -48,7 +48,7 @@ fn leaves(entries: &[EntryPtr], tag: Tag, spare: &mut Spare, size: &mut Size) ->
         let mut lower = Key::EMPTY;
         for place in 0..count {
             if let Some(ahead) = entries.get(done + place + AHEAD) {
-                ahead.prefetch();
+                ahead.prefetch_whole();
             }
             let entry = entries[done + place];
             // SAFETY: alive by the caller's word.

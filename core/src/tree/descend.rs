@@ -50,7 +50,7 @@ impl<'s> TreeRef<'s> {
                 NodeRef::Leaf(leaf) => {
                     let place = leaf.count_at_most(&key);
                     for place in place.saturating_sub(1)..leaf.len().min(place + 1) {
-                        leaf.pointer(place).prefetch();
+                        leaf.pointer(place).prefetch_whole();
                     }
                     return;
                 }

@@ -115,7 +115,7 @@ impl Edit {
         let leaf = unsafe { spot.leaf.as_ref() };
         spot.place = leaf.count_at_most(&Sought::new(key));
         for place in spot.place.saturating_sub(1)..leaf.len().min(spot.place + 1) {
-            leaf.pointer(place).prefetch();
+            leaf.pointer(place).prefetch_whole();
         }
     }
 

@@ -67,7 +67,7 @@ impl<'s> TreeRef<'s> {
                 count => Some((Some(leaf.pointer(count - 2)), leaf.pointer(count - 1))),
             };
             found[index] = neighbours.inspect(|(before, floor)| {
-                floor.prefetch();
+                floor.prefetch_whole();
                 before.inspect(|before| before.prefetch());
             });
         });

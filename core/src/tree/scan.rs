@@ -219,7 +219,6 @@ impl<'s> Range<'s, '_> {
 
     /// Moves the front to the leaf of the next region that is left, if there is
     /// one. Returns that leaf.
-    #[inline]
     fn settle(&mut self) -> Option<&'s Leaf> {
         while !self.done {
             let leaf = self.front.leaf?;
@@ -244,7 +243,11 @@ impl Iterator for Range<'_, '_> {
 
     #[inline]
     fn next(&mut self) -> Option<EntryPtr> {
-        let leaf = self.settle()?;
+        // Mostly the front stands in a leaf that has more, and there is no back.
+        let leaf = match self.front.leaf {
+            Some(leaf) if self.back.is_none() && self.front.place < self.stop => leaf,
+            _ => self.settle()?,
+        };
         let place = self.front.place;
         self.front.place += 1;
         let ahead = place + AHEAD;
