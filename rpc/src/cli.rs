@@ -52,7 +52,7 @@ Examples:
 enum Command {
     /// Follow a PD leader and answer region lookups while they are fresh.
     #[command(display_name = "tidegate")]
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Watch a PD leader under churn, two replicas and a load that checks every answer.
     #[command(display_name = "tidegate")]
     Playground(crate::playground::Args),
@@ -77,6 +77,9 @@ struct ServeArgs {
     /// Where others reach us [default: the address listened on]
     #[arg(long, value_name = "URL")]
     advertise_listen_addr: Option<String>,
+    /// Whom to follow, with commas and in turn: pd, or URLs of replicas that follow it [default: pd]
+    #[arg(long, value_name = "LIST")]
+    upstream: Option<String>,
     /// Where regions are kept for the next start, which then needs no full sync [default: nowhere]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -131,6 +134,7 @@ Keys of the config file: the flags' names, and
                              bytes of one request
   [security] cacert-path, cert-path, key-path, cert-allowed-cn
                              files of TLS, and clients' names that are let in
+  max-downstreams = 16       replicas that may follow this one
   [log] level, format        format: text or json
   [log.file] filename, max-size, max-days, max-backups
                              MiB of the file; days and number of old ones; 0 for no bound
@@ -161,6 +165,7 @@ impl ServeArgs {
             backend_endpoints: self.backend_endpoints.clone(),
             listen_addr: self.listen_addr.clone(),
             advertise_listen_addr: self.advertise_listen_addr.clone(),
+            upstream: self.upstream.clone(),
             data_dir: self.data_dir.clone(),
             present_as: self.present_as.clone(),
             ca: self.cacert.clone(),

@@ -78,6 +78,14 @@ impl Batch {
         self.changes.push(Change::Remove { id, expect });
     }
 
+    /// The entries that are to be put, in order.
+    pub fn entries(&self) -> impl Iterator<Item = &SharedEntry> {
+        self.changes.iter().filter_map(|change| match change {
+            Change::Put { entry, .. } => Some(entry),
+            Change::Remove { .. } => None,
+        })
+    }
+
     /// How many changes have been added.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -3,10 +3,11 @@
 use url::{Host, Url};
 
 use super::ConfigError;
+use crate::replica::sync::Upstream;
 
 /// The port of an example: of the kind that the setting asks for.
 fn example_port(setting: &str) -> u16 {
-    if setting.contains("listen") {
+    if setting.contains("listen") || setting.contains("upstream") {
         3379
     } else {
         2379
@@ -96,6 +97,35 @@ pub fn parse_endpoints(setting: &str, list: &str) -> Result<Vec<Url>, ConfigErro
         ));
     }
     Ok(urls)
+}
+
+/// Whom to follow: `pd` or the URLs of replicas, with commas, at least one, none twice.
+///
+/// # Errors
+/// [`ConfigError::Value`], naming `setting`.
+pub fn parse_upstreams(setting: &str, list: &str) -> Result<Vec<Upstream>, ConfigError> {
+    let mut upstreams = Vec::new();
+    for item in list
+        .split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+    {
+        let upstream = match item {
+            "pd" => Upstream::Pd,
+            url => {
+                let url = parse_endpoint(setting, url)?;
+                Upstream::Replica(url.as_str().trim_end_matches('/').to_owned())
+            }
+        };
+        if !upstreams.contains(&upstream) {
+            upstreams.push(upstream);
+        }
+    }
+    if upstreams.is_empty() {
+        let expected = "pd, or the URLs of replicas with commas, as http://replica-1:3379,pd";
+        return Err(ConfigError::value(setting, list, expected));
+    }
+    Ok(upstreams)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! `name`, `backend-endpoints` (text with commas, or a list), `listen-addr`,
 //! `advertise-listen-addr`, `max-age`, `max-outage`, `time-threshold`, `index-threshold`, `stall-threshold`,
 //! `probe-interval`, `backend-timeout`, `max-backoff`, `when-stale`, `present-as`,
+//! `upstream`, `max-downstreams`,
 //! `allow-bounded-staleness`, `shutdown-deadline`, `data-dir`, `audit-pass`, `audit-grace`,
 //! `register`, `max-connections`, `max-concurrent-streams`, `max-message-size`, `admin-addr`, `admin-writable`,
 //! `[security]` `cacert-path`, `cert-path`, `key-path`, `cert-allowed-cn` and `redact-info-log`,
@@ -17,10 +18,11 @@ use std::time::Duration;
 
 use toml::Value;
 
-use super::address::{parse_endpoint, parse_endpoints};
+use super::address::{parse_endpoint, parse_endpoints, parse_upstreams};
 use super::duration::parse_duration;
 use super::log::{LogFile, LogFormat, LogLevel};
 use super::{ConfigError, Parsed, PresentAs, WhenStale};
+use crate::replica::sync::Upstream;
 
 /// Keys that are ours, with their tables.
 pub(super) const OURS: &[&str] = &[
@@ -53,6 +55,8 @@ pub(super) const OURS: &[&str] = &[
     "security.cert-path",
     "security.key-path",
     "security.cert-allowed-cn",
+    "upstream",
+    "max-downstreams",
     "log.level",
     "log.format",
     "log.file.filename",
@@ -156,6 +160,16 @@ pub(super) fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool,
             "" => {}
             url => serve.advertise = Some(parse_endpoint(key, url)?),
         },
+        "upstream" => serve.upstreams = upstreams(key, value)?,
+        "max-downstreams" => {
+            serve.max_downstreams = value
+                .as_integer()
+                .and_then(|count| usize::try_from(count).ok())
+                .filter(|count| *count <= 1_000)
+                .ok_or_else(|| {
+                    ConfigError::value(key, shown(value), "a whole number from 0 to 1000")
+                })?;
+        }
         "data-dir" => match text(key, value)? {
             "" => {}
             path => serve.data_dir = Some(path.into()),
@@ -291,6 +305,16 @@ fn endpoints(key: &str, value: &Value) -> Result<Vec<url::Url>, ConfigError> {
             parse_endpoints(key, &texts?.join(","))
         }
         other => parse_endpoints(key, text(key, other)?),
+    }
+}
+
+fn upstreams(key: &str, value: &Value) -> Result<Vec<Upstream>, ConfigError> {
+    match value {
+        Value::Array(list) => {
+            let texts: Result<Vec<&str>, _> = list.iter().map(|item| text(key, item)).collect();
+            parse_upstreams(key, &texts?.join(","))
+        }
+        other => parse_upstreams(key, text(key, other)?),
     }
 }
 

@@ -28,8 +28,9 @@ use tidegate_core::gate::Thresholds;
 use url::Url;
 
 use crate::replica::audit::Knobs;
+use crate::replica::sync::Upstream;
 
-pub use address::{is_loopback, names_no_host, parse_endpoint, parse_endpoints};
+pub use address::{is_loopback, names_no_host, parse_endpoint, parse_endpoints, parse_upstreams};
 pub use duration::{InvalidDuration, parse_duration};
 pub use limits::LimitsConfig;
 pub use log::{LogConfig, LogFile, LogFormat, LogHandle, LogLevel, LogSink};
@@ -87,6 +88,10 @@ pub struct ServeConfig {
     pub limits: LimitsConfig,
     /// How the map is compared with the leader (`audit-pass`, `audit-grace`).
     pub audit: Knobs,
+    /// Whom to follow, in turn (`upstream`): PD, or replicas that follow it.
+    pub upstreams: Vec<Upstream>,
+    /// How many replicas may follow this one (`max-downstreams`); none at 0.
+    pub max_downstreams: usize,
     /// How long a stop may take before it stops being graceful (`shutdown-deadline`).
     pub shutdown_deadline: Duration,
 }
@@ -109,6 +114,8 @@ impl Default for ServeConfig {
             max_backoff: Duration::from_secs(3),
             when_stale: WhenStale::default(),
             data_dir: None,
+            upstreams: vec![Upstream::Pd],
+            max_downstreams: 16,
             present_as: PresentAs::default(),
             allow_bounded_staleness: false,
             register: true,
@@ -217,6 +224,8 @@ pub struct Overrides {
     pub listen_addr: Option<String>,
     /// `--advertise-listen-addr`
     pub advertise_listen_addr: Option<String>,
+    /// `--upstream`
+    pub upstream: Option<String>,
     /// `--data-dir`
     pub data_dir: Option<PathBuf>,
     /// `--present-as`
@@ -287,6 +296,9 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
     }
     if let Some(text) = &overrides.advertise_listen_addr {
         serve.advertise = Some(parse_endpoint("--advertise-listen-addr", text)?);
+    }
+    if let Some(list) = &overrides.upstream {
+        serve.upstreams = parse_upstreams("--upstream", list)?;
     }
     if let Some(path) = &overrides.data_dir {
         serve.data_dir = Some(path.clone());

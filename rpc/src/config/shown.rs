@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Parsed;
 use super::log::LogFile;
+use crate::replica::sync::Upstream;
 
 /// Every key with its value, in the form that the file takes.
 #[must_use]
@@ -57,6 +58,17 @@ pub fn entries(parsed: &Parsed) -> Vec<(&'static str, Value)> {
         ("shutdown-deadline", time(serve.shutdown_deadline)),
         ("data-dir", path(serve.data_dir.as_ref())),
         ("register", json!(serve.register)),
+        (
+            "upstream",
+            json!(
+                serve
+                    .upstreams
+                    .iter()
+                    .map(Upstream::as_str)
+                    .collect::<Vec<_>>()
+            ),
+        ),
+        ("max-downstreams", json!(serve.max_downstreams)),
         ("max-connections", json!(serve.limits.connections)),
         ("max-concurrent-streams", json!(serve.limits.streams)),
         ("max-message-size", json!(serve.limits.message)),

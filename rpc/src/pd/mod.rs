@@ -14,6 +14,7 @@ mod error;
 mod members;
 mod remote;
 mod term;
+pub(crate) mod told;
 mod transport;
 
 pub use backoff::{Backoff, BackoffLimits};
@@ -23,6 +24,7 @@ pub use error::{CallError, DifferentClusters, ResolveError};
 pub use members::{ClusterProof, Membership, ResolveLimits, resolve};
 pub use remote::{Redial, Remote};
 pub use term::{LeaderKey, Term, leader_key_name};
+pub use told::Told;
 pub use transport::{FrameSource, PdTransport};
 
 use std::future::Future;

@@ -20,6 +20,7 @@ use crate::tls::Tls;
 use super::channel::{ChannelSettings, Channels, Lane};
 use super::error::CallError;
 use super::term::{LeaderKey, leader_key_name};
+use super::told::Told;
 use super::transport::{FrameSource, PdTransport};
 
 /// Gives the address to dial for a member's address: the identity, or a relay in front of the member.
@@ -174,15 +175,15 @@ impl PdTransport for Remote {
     ) -> Result<RemoteFrames, CallError> {
         // One request, and the sending side stays open: older leaders take its end for the end of the stream.
         let requests = tokio_stream::once(request).chain(tokio_stream::pending());
-        let frames = PdClient::new(self.lane(url, lane)?)
+        let answer = PdClient::new(self.lane(url, lane)?)
             .max_decoding_message_size(self.receive_limit())
             .sync_regions(requests)
             .await
-            .map_err(|status| CallError::status(url, status))?
-            .into_inner();
+            .map_err(|status| CallError::status(url, status))?;
         Ok(RemoteFrames {
             url: url.to_owned(),
-            frames,
+            told: Told::read(answer.metadata()),
+            frames: answer.into_inner(),
         })
     }
 }
@@ -191,6 +192,7 @@ impl PdTransport for Remote {
 #[derive(Debug)]
 pub struct RemoteFrames {
     url: String,
+    told: Option<Told>,
     frames: Streaming<SyncRegionResponse>,
 }
 
@@ -200,5 +202,9 @@ impl FrameSource for RemoteFrames {
             .message()
             .await
             .map_err(|status| CallError::status(&self.url, status))
+    }
+
+    fn told(&self) -> Option<&Told> {
+        self.told.as_ref()
     }
 }

@@ -11,6 +11,7 @@ use crate::proto::pdpb::{
 use super::channel::Lane;
 use super::error::CallError;
 use super::term::LeaderKey;
+use super::told::Told;
 
 /// Calls to PD members. Deadlines are the caller's: see [`within`](super::within).
 pub trait PdTransport: Send + Sync + 'static {
@@ -55,4 +56,9 @@ pub trait FrameSource: Send + 'static {
     fn next_frame(
         &mut self,
     ) -> impl Future<Output = Result<Option<SyncRegionResponse>, CallError>> + Send;
+
+    /// What was told beside the frames; `None` when a PD leader sends them.
+    fn told(&self) -> Option<&Told> {
+        None
+    }
 }

@@ -17,6 +17,7 @@
 
 pub mod ask;
 pub mod audit;
+pub mod chain;
 mod forward;
 mod gate_log;
 pub mod heal;
@@ -46,6 +47,7 @@ use tonic::transport::Server;
 use url::Url;
 
 use self::ask::{Asker, Bounds};
+use self::chain::Chain;
 use self::forward::{Front, Gateway, Presence};
 use self::hooks::Hooks;
 use self::http::Pages;
@@ -282,6 +284,7 @@ impl Bound {
         };
         let endpoints = config.backend_endpoints.iter().map(text).collect();
         let mut sync = SyncConfig::new(&config.name, advertise.clone(), endpoints)?;
+        sync.upstreams.clone_from(&config.upstreams);
         sync.probe_interval = config.probe_interval;
         sync.call_timeout = config.backend_timeout;
         sync.backoff = BackoffLimits {
@@ -397,6 +400,10 @@ impl Bound {
             registrar,
         });
         let registering = pages.registrar.clone().map(Registrar::spawn);
+        let chain = Chain::new(sync.id(), config.max_downstreams, stop_sync.clone());
+        let chain = Arc::new(chain);
+        shared.link(Arc::clone(&chain));
+        tokio::spawn(chain.maintain());
         let stop_writing = CancellationToken::new();
         let writer = persist.map(|persist| {
             shared.keep_on_disk(Arc::clone(&persist));

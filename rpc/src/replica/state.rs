@@ -19,6 +19,7 @@ use super::limits::Limits;
 use crate::pd::Term;
 use crate::proto::pdpb::Member;
 
+use super::chain::Chain;
 use super::persist::Persist;
 
 /// The state that a replica's tasks share.
@@ -47,6 +48,7 @@ pub struct Shared {
     /// The last generation that was found to hold what the leader does not say.
     distrusted: watch::Sender<u64>,
     persist: OnceLock<Arc<Persist>>,
+    chain: OnceLock<Arc<Chain>>,
 }
 
 /// Why the leader was not followed, or no longer.
@@ -79,6 +81,7 @@ impl Shared {
             broken: Mutex::new(None),
             distrusted: watch::Sender::new(0),
             persist: OnceLock::new(),
+            chain: OnceLock::new(),
         }
     }
 
@@ -115,6 +118,16 @@ impl Shared {
     /// Settles that regions are kept on disk; before anything is applied, and once.
     pub(super) fn keep_on_disk(&self, persist: Arc<Persist>) {
         let _ = self.persist.set(persist);
+    }
+
+    /// This replica's place in a chain of replicas; `None` where none can be.
+    pub fn chain(&self) -> Option<&Arc<Chain>> {
+        self.chain.get()
+    }
+
+    /// Settles the place in a chain; before anything is applied, and once.
+    pub(super) fn link(&self, chain: Arc<Chain>) {
+        let _ = self.chain.set(chain);
     }
 
     /// PD as it was last seen; `None` before the first answer.

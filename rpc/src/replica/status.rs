@@ -80,6 +80,10 @@ pub struct ReplicaStatus {
     pub asks: Option<AskCounts>,
     /// What the leader's own answers did to the map, by kind.
     pub heals: BTreeMap<&'static str, u64>,
+    /// Replicas that follow this one.
+    pub followers: usize,
+    /// The ids of the replicas that the data comes through, the nearest first; none when it comes from PD.
+    pub path: Vec<String>,
     /// The regions on disk; `None` without a data directory.
     pub persist: Option<PersistStatus>,
 }
@@ -233,6 +237,8 @@ impl ReplicaStatus {
             audit: shared.audit.read(),
             asks: serving.asked().map(Asker::counters).map(|asks| asks.read()),
             heals: shared.heals.each().collect(),
+            followers: shared.chain().map_or(0, |chain| chain.followers()),
+            path: shared.chain().map_or_else(Vec::new, |chain| chain.path()),
             persist: shared.persist().map(|persist| persist.status()),
         }
     }

@@ -29,16 +29,14 @@ pub(crate) struct Seat {
 impl Registry {
     /// Takes the place of whoever had the name.
     pub(crate) fn sit(&self, name: &str) -> Seat {
+        self.seats().give(name)
+    }
+
+    /// The same, unless so many others are open that it would be one more than `limit`.
+    pub(crate) fn sit_within(&self, name: &str, limit: usize) -> Option<Seat> {
         let mut seats = self.seats();
-        seats.given += 1;
-        let seat = Seat {
-            taken: CancellationToken::new(),
-            number: seats.given,
-        };
-        if let Some(former) = seats.by_name.insert(name.to_owned(), seat.clone()) {
-            former.taken.cancel();
-        }
-        seat
+        let fits = seats.by_name.len() < limit || seats.by_name.contains_key(name);
+        fits.then(|| seats.give(name))
     }
 
     /// Gives the name up, unless another stream has it by now.
@@ -60,5 +58,19 @@ impl Registry {
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seats {
+    fn give(&mut self, name: &str) -> Seat {
+        self.given += 1;
+        let seat = Seat {
+            taken: CancellationToken::new(),
+            number: self.given,
+        };
+        if let Some(former) = self.by_name.insert(name.to_owned(), seat.clone()) {
+            former.taken.cancel();
+        }
+        seat
     }
 }

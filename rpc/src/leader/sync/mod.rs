@@ -39,10 +39,9 @@ use self::drain::{End, SyncStream};
 use self::release85::Release85Stream;
 use super::cluster::Cluster;
 use crate::pd::Dialect;
-use crate::proto::header::check_cluster;
 use crate::proto::pdpb::{SyncRegionRequest, SyncRegionResponse};
-use crate::syncer::frame;
 use crate::syncer::outlet::{Outflow, outlet};
+use crate::syncer::{frame, handshake};
 
 /// Serves one stream in a task of its own. Only the first request counts; later ones are not read.
 pub(super) fn open<S>(cluster: Arc<Cluster>, mut requests: S) -> Outflow<SyncRegionResponse>
@@ -63,7 +62,7 @@ where
             },
         };
         let handshake = request.and_then(|request| {
-            let name = check(&cluster, &request)?;
+            let name = handshake(cluster.config.cluster_id, &request)?;
             Ok((name, request.start_index))
         });
         let (name, start_index) = match handshake {
@@ -96,23 +95,6 @@ where
         drop(requests);
     });
     flow
-}
-
-/// The handshake: whether the stream may open, and its member's name.
-fn check(cluster: &Cluster, request: &SyncRegionRequest) -> Result<String, Status> {
-    check_cluster(request.header.as_ref(), cluster.config.cluster_id)?;
-    let Some(member) = &request.member else {
-        return Err(Status::invalid_argument(
-            "the sync request has no member: set its name and client urls",
-        ));
-    };
-    if member.client_urls.is_empty() {
-        return Err(Status::invalid_argument(format!(
-            "the sync request of member {:?} has no client urls: set its own address",
-            member.name
-        )));
-    }
-    Ok(member.name.clone())
 }
 
 #[cfg(test)]

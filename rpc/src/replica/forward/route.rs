@@ -61,6 +61,8 @@ impl Gateway {
             | "BatchScanRegions" => self.route_lookup(headers),
             "QueryRegion" => self.route_by_follower_key(headers, Route::Here),
             "GetClusterInfo" => Route::Here,
+            // Who asks us for a sync stream wants to follow us; the leader's it would open at the leader.
+            "SyncRegions" => Route::Here,
             "GetMembers" if self.presence.present_as == PresentAs::Backend => Route::Here,
             _ if self.serving.is_closed() => Route::Refused(closed()),
             "GetMembers" => Route::Myself,

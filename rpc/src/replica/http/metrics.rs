@@ -31,6 +31,7 @@
 //! | `tidegate_disk_index` | | the index that a restart would resume at; absent without `data-dir`, as all of these |
 //! | `tidegate_disk_waiting`, `tidegate_disk_file_bytes` | | regions that wait to be written; the size of the file |
 //! | `tidegate_disk_total` | event = `flushes`, `rewrites`, `records`, `written_bytes`, `errors`, `set_aside` | what was done |
+//! | `tidegate_chain_followers`, `tidegate_chain_depth` | | replicas that follow this one; replicas between it and PD |
 //! | `tidegate_server_info` | version, name | 1 |
 //!
 //! Every series of lookups is there from the start, at zero. A gauge without a value (age, silence, lag) is absent, so
@@ -69,6 +70,16 @@ pub(super) fn render(status: &ReplicaStatus) -> prometheus::Result<String> {
     page.lookups(status)?;
     page.gate(status)?;
     page.sync(status)?;
+    page.int(
+        "tidegate_chain_followers",
+        "Replicas that follow this one.",
+        status.followers as u64,
+    )?;
+    page.int(
+        "tidegate_chain_depth",
+        "Replicas that the data comes through before it gets here.",
+        status.path.len() as u64,
+    )?;
     if let Some(disk) = &status.persist {
         page.disk(disk)?;
     }

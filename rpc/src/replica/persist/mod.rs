@@ -346,8 +346,11 @@ impl Persist {
             staged.apply(batch);
         })?;
         let generation = staged.generation();
-        self.journal.loaded(generation, mark);
+        self.journal.loaded(generation, mark.clone());
         staged.publish(shared);
+        if let Some(chain) = shared.chain() {
+            chain.replaced(generation, Some(mark.reign), mark.next_index);
+        }
         Ok(regions)
     }
 

@@ -15,6 +15,8 @@ use super::query::QueryStream;
 use super::{Serving, refusal};
 use crate::proto::pdpb::pd_server::Pd;
 use crate::proto::pdpb::*;
+use crate::replica::chain;
+use crate::syncer::outlet::Outflow;
 
 /// The service on one replica.
 #[derive(Clone, Debug)]
@@ -47,7 +49,7 @@ type NoStream<T> = tokio_stream::Empty<Result<T, Status>>;
 impl Pd for PdService {
     type QueryRegionStream = QueryStream<Streaming<QueryRegionRequest>>;
     type RegionHeartbeatStream = NoStream<RegionHeartbeatResponse>;
-    type SyncRegionsStream = NoStream<SyncRegionResponse>;
+    type SyncRegionsStream = Outflow<SyncRegionResponse>;
     type TsoStream = NoStream<TsoResponse>;
 
     async fn get_region(
@@ -132,6 +134,18 @@ impl Pd for PdService {
             .map(Response::new)
     }
 
+    async fn sync_regions(
+        &self,
+        request: Request<Streaming<SyncRegionRequest>>,
+    ) -> Result<Response<Self::SyncRegionsStream>, Status> {
+        let shared = &self.0.shared;
+        let chain = shared.chain().ok_or_else(refusal::not_leader)?;
+        let opened = chain::open(shared, chain, request.into_inner()).await?;
+        let mut response = Response::new(opened.frames);
+        opened.told.write(response.metadata_mut());
+        Ok(response)
+    }
+
     leader_only! {
         alloc_id: AllocIdRequest => AllocIdResponse;
         bootstrap: BootstrapRequest => BootstrapResponse;
@@ -142,7 +156,6 @@ impl Pd for PdService {
         put_store: PutStoreRequest => PutStoreResponse;
         region_heartbeat: Streaming<RegionHeartbeatRequest> => Self::RegionHeartbeatStream;
         store_heartbeat: StoreHeartbeatRequest => StoreHeartbeatResponse;
-        sync_regions: Streaming<SyncRegionRequest> => Self::SyncRegionsStream;
         tso: Streaming<TsoRequest> => Self::TsoStream;
     }
 }

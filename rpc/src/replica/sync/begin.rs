@@ -96,6 +96,7 @@ pub(super) fn begin(
         spoken,
         reign,
         wanted: Want::Nothing,
+        quiet: false,
         batch_limit,
     };
     Ok(Begun {

@@ -12,6 +12,7 @@ use crate::pd::BackoffLimits;
 pub struct SyncConfig {
     /// This process' identity on the leader. See [`SyncConfig::new`].
     stream_name: String,
+    id: String,
     /// Where clients reach this replica.
     advertise_url: String,
     /// PD members to ask for the leader.
@@ -33,6 +34,28 @@ pub struct SyncConfig {
     /// How long a full sync may take, from its first frame until it is published. A leader sends 20 MiB in a second, so
     /// that one of ten million regions takes some minutes.
     pub full_sync_deadline: Duration,
+    /// Whom to follow, in turn; PD alone when there is nobody else.
+    pub upstreams: Vec<Upstream>,
+}
+
+/// Somebody to follow.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Upstream {
+    /// The PD leader, whoever that is.
+    Pd,
+    /// The replica at this URL.
+    Replica(String),
+}
+
+impl Upstream {
+    /// As the settings have it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Pd => "pd",
+            Self::Replica(url) => url,
+        }
+    }
 }
 
 /// A setting without which no stream may be opened.
@@ -70,6 +93,7 @@ impl SyncConfig {
         }
         let suffix: u64 = rand::rng().random();
         Ok(Self {
+            id: format!("{suffix:016x}"),
             stream_name: format!("{name}-{suffix:016x}"),
             advertise_url,
             endpoints,
@@ -81,6 +105,7 @@ impl SyncConfig {
             batch_limit: 1_000,
             smallest_ring: 10_000,
             full_sync_deadline: Duration::from_secs(30 * 60),
+            upstreams: vec![Upstream::Pd],
         })
     }
 
@@ -88,6 +113,12 @@ impl SyncConfig {
     #[must_use]
     pub fn stream_name(&self) -> &str {
         &self.stream_name
+    }
+
+    /// What the stream's name ends in: unlike that of any other process.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
     }
 
     /// The name of probes, which replaces nobody's stream.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::pd::Term;
+use crate::pd::told::CALLER;
 use crate::proto::pdpb::{Member, RequestHeader, SyncRegionRequest};
 use crate::replica::hooks::ApplyLayer;
 use crate::replica::state::Shared;
@@ -44,6 +46,15 @@ impl<T> Context<T> {
             start_index,
         }
     }
+}
+
+/// Says in a request to a replica of what term its index is.
+pub(super) fn of_term(mut request: SyncRegionRequest, term: Option<Term>) -> SyncRegionRequest {
+    if let (Some(header), Some(term)) = (&mut request.header, term) {
+        CALLER.clone_into(&mut header.caller_component);
+        header.caller_id = term.create_revision().to_string();
+    }
+    request
 }
 
 /// How often a state that lasts is worth another line.

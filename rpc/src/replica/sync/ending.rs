@@ -39,6 +39,8 @@ pub(super) enum Ending {
     Regressed,
     /// The map was found to hold what the leader does not say, and the stream does not show it.
     Distrusted,
+    /// The replica that is to be followed cannot be.
+    Upstream(String),
     /// The term ended, or is not the one that the stream was opened in.
     TermChanged,
     /// A frame that a leader of this kind does not send.
@@ -77,6 +79,7 @@ impl Ending {
             Self::Gap { .. } => "skipped indexes",
             Self::Regressed => "index went back",
             Self::Distrusted => "the map differs from the leader's",
+            Self::Upstream(_) => "the upstream cannot be followed",
             Self::TermChanged => "term changed",
             Self::Broken(_) => "frame out of order",
             Self::Malformed(_) => "malformed region",
@@ -91,7 +94,7 @@ impl Ending {
             }
             Self::NoLeader(error) => error.to_string(),
             Self::Call(error) => error.to_string(),
-            Self::LeaderError(message) => message.clone(),
+            Self::LeaderError(message) | Self::Upstream(message) => message.clone(),
             Self::Silence(length) => format!("nothing heard for {length:?}"),
             Self::Endless(length) => format!(
                 "not complete after {length:?}; the leader or the way to it is too slow for the size of the cluster: \

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{Batch, Moment, Outcome, Provenance, Region};
+use tidegate_core::{Batch, Moment, Outcome, Provenance, Region, SharedEntry};
 
 use crate::proto::convert::Malformed;
 use crate::proto::pdpb::SyncRegionResponse;
@@ -90,6 +90,8 @@ pub(super) struct Follower {
     pub(super) reign: Option<Reign>,
     /// What is being fetched.
     pub(super) wanted: Want,
+    /// The last frame said that there is nothing new.
+    pub(super) quiet: bool,
     pub(super) batch_limit: u64,
 }
 
@@ -104,7 +106,8 @@ impl Follower {
     /// Applies a frame of the stream.
     pub(super) fn take(&mut self, received: &Received) -> Result<Then, Malformed> {
         let Received { kind, frame, at } = received;
-        self.put(frame, Source::Stream, *at)?;
+        self.quiet = matches!(kind, Kind::InSync | Kind::Keepalive);
+        let records = self.put(frame, Source::Stream, *at)?;
         let (start, count) = (frame.start_index, frame.regions.len() as u64);
         let end = start.saturating_add(count);
         self.progress.applied_any |= !matches!(kind, Kind::Gap { .. });
@@ -116,7 +119,12 @@ impl Follower {
             return Ok(self.staging(*kind));
         }
         Ok(match kind {
-            Kind::Records => self.advance(end, count),
+            Kind::Records => {
+                if let Some(chain) = self.shared.chain() {
+                    chain.append(start, records);
+                }
+                self.advance(end, count)
+            }
             Kind::InSync | Kind::Keepalive => self.live(),
             // Of a gap the index waits for what is missing; the session has ended. The receiver ends the stream at
             // those that no leader sends, and a session that finds a full sync has a staged map.
@@ -143,6 +151,7 @@ impl Follower {
 
     /// Applies what was fetched beside the stream.
     pub(super) fn add(&mut self, fetched: &Fetched) -> Result<Then, Malformed> {
+        self.quiet = false;
         match fetched {
             Fetched::Part {
                 frame,
@@ -204,6 +213,9 @@ impl Follower {
         if let Some(persist) = self.shared.persist() {
             persist.replaced(generation, self.reign.clone(), self.progress.next);
         }
+        if let Some(chain) = self.shared.chain() {
+            chain.replaced(generation, self.reign.clone(), self.progress.next);
+        }
         self.shared.counters.full_syncs_published.add(1);
         self.live()
     }
@@ -217,6 +229,9 @@ impl Follower {
                 .apply_finished(self.generation(), self.progress.next, at);
             if let Some(persist) = self.shared.persist() {
                 persist.reached(self.progress.next);
+            }
+            if let Some(chain) = self.shared.chain().filter(|_| self.quiet) {
+                chain.beat(at);
             }
         }
     }
@@ -237,19 +252,25 @@ impl Follower {
         Then::Answering
     }
 
-    /// Puts the regions of a frame, those that can be used even if not all can.
+    /// Puts the regions of a frame, those that can be used even if not all can. The records for those who follow this
+    /// replica, if there may be any.
     fn put(
         &mut self,
         frame: &SyncRegionResponse,
         source: Source,
         at: Moment,
-    ) -> Result<(), Malformed> {
+    ) -> Result<Vec<SharedEntry>, Malformed> {
         let (regions, fault) = decode::regions(frame);
         let count = regions.len();
+        let mut entries = Vec::new();
         if count > 0 {
             let outcomes = match &mut self.staged {
                 Some(staged) => staged.put(regions, source, at, &self.shared.map),
-                None => self.answer_with(regions, at),
+                None => {
+                    let outcomes;
+                    (outcomes, entries) = self.answer_with(regions, at);
+                    outcomes
+                }
             };
             let refused = outcomes
                 .iter()
@@ -263,23 +284,32 @@ impl Follower {
                 self.shared.counters.malformed.add(1);
                 Err(malformed)
             }
-            None => Ok(()),
+            None => Ok(entries),
         }
     }
 }
 
 impl Follower {
     /// Puts records into the map that answers, and tells what keeps it on disk.
-    fn answer_with(&self, regions: Vec<Region>, at: Moment) -> Vec<Outcome> {
+    fn answer_with(&self, regions: Vec<Region>, at: Moment) -> (Vec<Outcome>, Vec<SharedEntry>) {
         let kept = self
             .shared
             .persist()
             .map(|persist| (persist, regions.iter().map(Region::id).collect::<Vec<_>>()));
-        let outcomes = self.shared.map.apply(records(regions, at));
+        let batch = records(regions, at);
+        let passed_on = self
+            .shared
+            .chain()
+            .is_some_and(|chain| chain.keeps_records());
+        let entries = match passed_on {
+            true => batch.entries().cloned().collect(),
+            false => Vec::new(),
+        };
+        let outcomes = self.shared.map.apply(batch);
         if let Some((persist, ids)) = kept {
             persist.changed(&ids);
         }
-        outcomes
+        (outcomes, entries)
     }
 }
 

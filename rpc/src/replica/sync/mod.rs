@@ -74,7 +74,7 @@ use follower::Progress;
 use frame::BEYOND_ALL;
 use session::{Ended, Plan};
 
-pub use config::{SyncConfig, SyncConfigError};
+pub use config::{SyncConfig, SyncConfigError, Upstream};
 pub(super) use staging::Staged;
 
 /// How long the other members may take once one has named the leader.
@@ -108,6 +108,8 @@ pub fn spawn<T: PdTransport>(
         attempt: 0,
         term: None,
         dialect: Dialect::Release85,
+        upstream: Upstream::Pd,
+        turn: 0,
         progress: Progress::default(),
         distrust: false,
         followed: false,
@@ -139,8 +141,12 @@ struct Driver<T> {
     /// The term in which `progress` was made.
     term: Option<Term>,
     progress: Progress,
-    /// What the leader has shown of its dialect, in the last term that was followed.
+    /// What the PD leader has shown of its dialect, in the last term that was followed.
     dialect: Dialect,
+    /// Whom this attempt follows.
+    upstream: Upstream,
+    /// Whose turn is next.
+    turn: usize,
     /// The own index means nothing, whatever the term.
     distrust: bool,
     /// A leader has been followed.
@@ -194,7 +200,7 @@ impl<T: PdTransport> Driver<T> {
         Ok(())
     }
 
-    /// Finds the leader and its term.
+    /// Finds whom to follow, unless a stop comes first.
     async fn plan(&mut self) -> Result<Result<Plan, Ending>, WrongCluster> {
         let stop = self.context.stop.clone();
         tokio::select! {
@@ -204,7 +210,35 @@ impl<T: PdTransport> Driver<T> {
         }
     }
 
+    /// Finds whom to follow. PD is asked in any case: who leads and which cluster it is are PD's to tell.
     async fn find(&mut self) -> Result<Result<Plan, Ending>, WrongCluster> {
+        let upstreams = &self.context.config.upstreams;
+        let next = upstreams.get(self.turn % upstreams.len().max(1));
+        self.upstream = next.cloned().unwrap_or(Upstream::Pd);
+        let found = self.find_pd().await?;
+        let Upstream::Replica(url) = &self.upstream else {
+            return Ok(found);
+        };
+        let Some(cluster_id) = self.context.shared.cluster_id() else {
+            return Ok(found);
+        };
+        let resumes = self.term.is_some() && !self.distrust;
+        Ok(Ok(Plan {
+            url: url.clone(),
+            cluster_id,
+            leader: Member::default(),
+            chained: true,
+            term: self.term,
+            start_index: if resumes { self.progress.next } else { 0 },
+            dialect: Dialect::Master,
+            progress: self.progress,
+            again: self.followed,
+            last_term: self.last_term,
+        }))
+    }
+
+    /// Finds the PD leader and its term.
+    async fn find_pd(&mut self) -> Result<Result<Plan, Ending>, WrongCluster> {
         let context = Arc::clone(&self.context);
         let (shared, config) = (&context.shared, &context.config);
         let limits = ResolveLimits {
@@ -275,6 +309,7 @@ impl<T: PdTransport> Driver<T> {
             url,
             cluster_id,
             leader,
+            chained: false,
             term,
             start_index,
             dialect: self.dialect,
@@ -330,7 +365,12 @@ impl<T: PdTransport> Driver<T> {
             self.distrust = false;
         }
         self.followed |= ended.followed;
-        self.dialect = ended.dialect;
+        if self.upstream == Upstream::Pd {
+            self.dialect = ended.dialect;
+        }
+        if !ended.ending.reopens_at_once() {
+            self.turn = self.turn.wrapping_add(1);
+        }
         self.last_term = ended.term.or(self.last_term);
         self.distrust |= ended.ending.distrusts_index();
         if let Some(persist) = self.context.shared.persist().filter(|_| self.distrust) {

@@ -13,13 +13,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::pd::{Dialect, FrameSource, Lane, PdTransport, Term, within};
+use crate::pd::told::LONGEST_PATH;
+use crate::pd::{Dialect, FrameSource, Lane, PdTransport, Term, Told, within};
 use crate::proto::pdpb::Member;
 use crate::replica::persist::Reign;
 
 use super::apply::Applier;
 use super::begin::{Asked, Begun, asks_for_everything, begin};
-use super::context::Context;
+use super::context::{Context, of_term};
 use super::ending::Ending;
 use super::fetch::Fetcher;
 use super::follower::{Progress, Want};
@@ -38,8 +39,10 @@ pub(super) struct Plan {
     /// Where the leader is.
     pub(super) url: String,
     pub(super) cluster_id: u64,
-    /// Who leads.
+    /// Who leads, as PD tells; a replica tells for itself.
     pub(super) leader: Member,
+    /// A replica is followed, and not PD.
+    pub(super) chained: bool,
     /// The term as it was before the request; `None` when it could not be read.
     pub(super) term: Option<Term>,
     /// The index to ask for.
@@ -120,7 +123,10 @@ async fn open<T: PdTransport>(
 ) -> Result<Opened<T::Frames>, Ending> {
     let Context { shared, config, .. } = &**context;
     let name = config.stream_name().to_owned();
-    let request = context.request(name, plan.cluster_id, plan.start_index);
+    let mut request = context.request(name, plan.cluster_id, plan.start_index);
+    if plan.chained {
+        request = of_term(request, plan.term);
+    }
     let call = context
         .transport
         .sync_regions(&plan.url, Lane::Stream, request);
@@ -135,13 +141,49 @@ async fn open<T: PdTransport>(
     let at = shared.clock.now();
     let frame = frame.ok_or(Ending::Closed)?;
     shared.counters.frames.add(1);
-    let term = confirm(context, plan).await?;
+    let told = frames.told();
+    let (reign, start_index) = match (plan.chained, told) {
+        (true, Some(told)) => {
+            check_path(config.id(), told)?;
+            let reign = Reign {
+                term: told.term,
+                member_id: told.leader_id,
+                member_name: String::new(),
+            };
+            // An index of another term is answered like none.
+            let same = plan.term == Some(told.term);
+            (Some(reign), if same { plan.start_index } else { 0 })
+        }
+        (true, None) => {
+            let what = format!(
+                "{} is no replica; name one with --upstream, or pd",
+                plan.url
+            );
+            return Err(Ending::Upstream(what));
+        }
+        (false, Some(_)) => {
+            let what = format!(
+                "{} is a replica and no PD; name it with --upstream",
+                plan.url
+            );
+            return Err(Ending::Upstream(what));
+        }
+        (false, None) => {
+            let term = confirm(context, plan).await?;
+            let reign = term.map(|term| Reign::new(term, &plan.leader));
+            (reign, plan.start_index)
+        }
+    };
+    if let Some(chain) = shared.chain() {
+        chain.comes_from(told);
+    }
+    let term = reign.as_ref().map(|reign| reign.term);
     let asked = Asked {
         cluster_id: plan.cluster_id,
-        start_index: plan.start_index,
+        start_index,
         progress: plan.progress,
         spoken: Arc::clone(spoken),
-        reign: term.map(|term| Reign::new(term, &plan.leader)),
+        reign,
         batch_limit: config.batch_limit,
     };
     let begun = begin(shared, asked, frame, at)?;
@@ -150,6 +192,19 @@ async fn open<T: PdTransport>(
         begun,
         term,
     })
+}
+
+/// Whether the data of a replica comes to it by a way that this one may lengthen.
+pub(super) fn check_path(id: &str, told: &Told) -> Result<(), Ending> {
+    if told.path.iter().any(|on| on == id) {
+        let what = "replicas follow each other in a circle; let one of them follow PD";
+        return Err(Ending::Upstream(what.to_owned()));
+    }
+    if told.path.len() > LONGEST_PATH {
+        let what = "too many replicas are between it and PD; follow one that is nearer";
+        return Err(Ending::Upstream(what.to_owned()));
+    }
+    Ok(())
 }
 
 /// The term after the first frame. It must be the one from before the request; one that could not be read then and
@@ -231,6 +286,7 @@ async fn follow<T: PdTransport>(
         url: plan.url.clone(),
         cluster_id: plan.cluster_id,
         term,
+        chained: plan.chained,
         spoken: Arc::clone(&spoken),
         feed: fed,
         probed,

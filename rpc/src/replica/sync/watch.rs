@@ -9,6 +9,9 @@
 //! probes as if nothing had happened. There a proof is of the probe's time, but of no later one than a probe's interval
 //! after the last broadcast on the stream. What was answered and could not be proven yet is, as soon as the next
 //! broadcast comes.
+//!
+//! A replica that is followed in place of PD tells its term with each answer, and how much older than the question its
+//! own proof is: what it answers proves a time that much earlier.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +21,17 @@ use tidegate_core::gate::Lag;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tonic::Code;
 use tracing::{debug, info};
 
-use crate::pd::{CallError, FrameSource, Lane, PdTransport, Term, within};
+use crate::pd::{CallError, FrameSource, Lane, PdTransport, Term, Told, within};
 
-use super::context::Context;
+use super::context::{Context, of_term};
 use super::ending::Ending;
 use super::frame::Shape;
 use super::probe::{Circumstances, Held, ProbeBounds, Shown, may_probe, read_answer};
 use super::receive::Heard;
+use super::session::check_path;
 use super::spoken::Spoken;
 use super::staging::Feed;
 
@@ -40,6 +45,8 @@ pub(super) struct Watch<T> {
     pub(super) cluster_id: u64,
     /// `None` when it could not be read: the session then ends as soon as it can.
     pub(super) term: Option<Term>,
+    /// A replica is followed, and not PD.
+    pub(super) chained: bool,
     pub(super) spoken: Arc<Spoken>,
     pub(super) feed: watch::Receiver<Feed>,
     /// To be told when a completed full sync has been probed; dropped with the watch, the applier does not wait.
@@ -61,6 +68,8 @@ pub(super) struct Withheld {
 
 /// A probe that was answered, before the term has been looked at again.
 struct Answered {
+    /// What a replica told with its answer.
+    told: Option<Told>,
     generation: u64,
     sent_at: Moment,
     shown: Shown,
@@ -77,7 +86,14 @@ enum Turn {
     Answered(Answered),
     /// The stream has been silent since then, so no probe was sent.
     Silent(Moment),
+    /// This is not to be followed.
+    Turned(Ending),
     Nothing,
+}
+
+fn earlier(moment: Moment, by: Duration) -> Moment {
+    let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+    Moment::from_nanos(moment.as_nanos().saturating_sub(by))
 }
 
 impl<T: PdTransport> Watch<T> {
@@ -105,14 +121,15 @@ impl<T: PdTransport> Watch<T> {
                 // A look that was under way when the map took over has not kept its first probe from being due.
                 following = self.is_following();
                 if following && proven_aside {
-                    self.rest(interval).await;
+                    self.pause(interval).await;
                 }
             } else if let Some(since) = silent.take() {
                 // A process that stood still finds the stream silent until it has read the frames that wait for it.
                 let _ = timeout(interval, self.heard.since(since)).await;
             } else {
-                self.rest(interval).await;
+                self.pause(interval).await;
             }
+            let begun = self.context.shared.clock.now();
             let complete = matches!(*self.feed.borrow(), Feed::Complete { .. });
             let turn = if pause.left > 0 {
                 pause.left -= 1;
@@ -126,16 +143,31 @@ impl<T: PdTransport> Watch<T> {
                     silent = Some(since);
                     None
                 }
+                Turn::Turned(ending) => return ending,
                 Turn::Nothing => None,
             };
             let proved = match self.look(answered).await {
                 Ok(proved) => proved,
                 Err(ending) => return ending,
             };
+            if let Some(chain) = self.context.shared.chain() {
+                chain.asking().turned(begun);
+            }
             if complete {
                 proven_aside = proved;
                 self.probed.send_replace(true);
             }
+        }
+    }
+
+    /// Rests, but no longer than until a follower of this replica asks.
+    async fn pause(&mut self, time: Duration) {
+        let Some(chain) = self.context.shared.chain().cloned() else {
+            return self.rest(time).await;
+        };
+        tokio::select! {
+            () = self.rest(time) => {}
+            () = chain.asking().wanted(time / 20) => {}
         }
     }
 
@@ -237,14 +269,23 @@ impl<T: PdTransport> Watch<T> {
         }
         shared.counters.probes_sent.add(1);
         let sent_at = shared.clock.now();
-        let shown = match within(config.call_timeout, &self.url, self.ask(applied)).await {
-            Ok(shown) => shown,
+        let (shown, told) = match within(config.call_timeout, &self.url, self.ask(applied)).await {
+            Ok(answer) => answer,
+            Err(CallError::Status { status, .. })
+                if self.chained && status.code() == Code::FailedPrecondition =>
+            {
+                return Turn::Turned(Ending::Upstream(status.message().to_owned()));
+            }
             Err(error) => {
                 debug!(%error, "a probe was not answered");
                 shared.counters.probes_failed.add(1);
                 return Turn::Nothing;
             }
         };
+        // A replica's proof is of the time that the PD leader was asked.
+        let sent_at = told
+            .as_ref()
+            .map_or(sent_at, |told| earlier(sent_at, told.behind));
         if shown == Shown::Nothing {
             pause.length = (pause.length * 2).clamp(1, LONGEST_PAUSE);
             pause.left = pause.length;
@@ -252,6 +293,7 @@ impl<T: PdTransport> Watch<T> {
             pause.length = 0;
         }
         Turn::Answered(Answered {
+            told,
             generation,
             sent_at,
             shown,
@@ -259,23 +301,28 @@ impl<T: PdTransport> Watch<T> {
     }
 
     /// One stream of its own for one frame.
-    async fn ask(&self, index: u64) -> Result<Shown, CallError> {
+    async fn ask(&self, index: u64) -> Result<(Shown, Option<Told>), CallError> {
         let config = &self.context.config;
-        let request = self
+        let mut request = self
             .context
             .request(config.probe_name(), self.cluster_id, index);
+        if self.chained {
+            request = of_term(request, self.term);
+        }
         let transport = &self.context.transport;
         let mut frames = transport
             .sync_regions(&self.url, Lane::Calls, request)
             .await?;
-        Ok(match frames.next_frame().await? {
+        let told = frames.told().cloned();
+        let shown = match frames.next_frame().await? {
             Some(frame) => read_answer(
                 index,
                 Shape::of(&frame, self.cluster_id),
                 config.batch_limit,
             ),
             None => Shown::Nothing,
-        })
+        };
+        Ok((shown, told))
     }
 
     /// Looks at the term, and lets a probe's answer count if it still stands. Whether it shows the head.
@@ -284,14 +331,35 @@ impl<T: PdTransport> Watch<T> {
         let Context {
             shared, transport, ..
         } = &*context;
-        let read = transport.leader_key(&self.url, self.cluster_id);
-        let key = within(self.context.config.call_timeout, &self.url, read).await;
-        let stands = match (self.term, key) {
-            (Some(term), Ok(Some(key))) if key.term == term && key.is_held_by(&self.url) => true,
-            (_, Ok(_)) => return Err(Ending::TermChanged),
-            (_, Err(error)) => {
-                debug!(%error, "the term could not be read");
-                false
+        let stands = if self.chained {
+            match answered
+                .as_ref()
+                .and_then(|answered| answered.told.as_ref())
+            {
+                Some(told) => {
+                    check_path(context.config.id(), told)?;
+                    if Some(told.term) != self.term {
+                        return Err(Ending::TermChanged);
+                    }
+                    if let Some(chain) = shared.chain() {
+                        chain.comes_from(Some(told));
+                    }
+                    true
+                }
+                None => false,
+            }
+        } else {
+            let read = transport.leader_key(&self.url, self.cluster_id);
+            let key = within(self.context.config.call_timeout, &self.url, read).await;
+            match (self.term, key) {
+                (Some(term), Ok(Some(key))) if key.term == term && key.is_held_by(&self.url) => {
+                    true
+                }
+                (_, Ok(_)) => return Err(Ending::TermChanged),
+                (_, Err(error)) => {
+                    debug!(%error, "the term could not be read");
+                    false
+                }
             }
         };
         let Some(answered) = answered else {
