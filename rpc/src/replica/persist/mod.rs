@@ -53,7 +53,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
-use tidegate_core::{Batch, Key, Moment, Provenance};
+use tidegate_core::{BulkLoad, Key, Moment, Provenance};
 use tokio::task::spawn_blocking;
 
 use crate::pd::Term;
@@ -335,16 +335,14 @@ impl Persist {
     fn load_into(&self, shared: &Shared, mark: Mark) -> Result<u64, disk::LoadError> {
         let disk = lock(&self.disk);
         let Some(disk) = &*disk else { return Ok(0) };
-        let staged = Staged::begin(shared);
         // Before anything that a leader may say.
         let received_at = Moment::from_nanos(0);
+        let mut load = BulkLoad::new();
         let regions = disk.load(|regions| {
-            let batch: Batch = regions
-                .into_iter()
-                .map(|region| (region, Provenance::Stream { received_at }))
-                .collect();
-            staged.apply(batch);
+            let received = |region| (region, Provenance::Stream { received_at });
+            load.extend(regions.into_iter().map(received));
         })?;
+        let staged = Staged::loaded(shared, load);
         let generation = staged.generation();
         self.journal.loaded(generation, mark.clone());
         staged.publish(shared);

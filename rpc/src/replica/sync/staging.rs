@@ -8,8 +8,8 @@
 //! and takes over with the proof in hand.
 
 use tidegate_core::{
-    Batch, Entry, Expect, Key, Moment, Outcome, Provenance, Region, RegionMap, SharedEntry,
-    Snapshot,
+    Batch, BulkLoad, Entry, Expect, Key, Moment, Outcome, Provenance, Region, RegionMap,
+    SharedEntry, Snapshot,
 };
 
 use crate::replica::state::Shared;
@@ -71,8 +71,12 @@ impl Staged {
         Self::new(generation, shared.clock.now())
     }
 
-    pub(in crate::replica) fn apply(&self, batch: Batch) -> Vec<Outcome> {
-        self.map.apply(batch)
+    /// The regions of an earlier life, as the next generation, which begins.
+    pub(in crate::replica) fn loaded(shared: &Shared, load: BulkLoad) -> Self {
+        let staged = Self::begin(shared);
+        // What is refused lost to what came with it, as it would have one by one.
+        let map = load.finish(staged.generation).map;
+        Self { map, ..staged }
     }
 
     /// Puts what was received at `at`. `answering` is the map that this one will replace.
