@@ -111,14 +111,18 @@ const MUSTS: &[Must] = &[
     owed(must("split_merge", AT_10K, LOCK, 0.75)),
     owed(must("split_merge", AT_BOTH, OTHERS, 2.5)),
     must("batch1000", AT_BOTH, BATCH_ONE_BY_ONE, 1.0 / 1.3),
-    owed(must("bulk_sorted", AT_BOTH, LOCK, 1.8)),
-    owed(must("bulk_shuffled", AT_BOTH, LOCK, 1.8)),
+    must("bulk_sorted", AT_1M, LOCK, 1.8),
+    owed(must("bulk_sorted", AT_10K, LOCK, 1.8)),
+    must("bulk_shuffled", AT_1M, LOCK, 1.8),
+    // Where slots are used again in the order in which the map before was freed.
+    owed(must("bulk_shuffled", AT_10K, LOCK, 1.8)),
     must(
         "by_id",
         AT_BOTH,
         Beside::Rivals("RwLock<HashMap>", &[LockedHashMap::NAME]),
         0.5,
     ),
+    must("bytes_per_region", AT_1M, LOCK, 1.0 / 0.95),
     owed(must("bytes_per_region", AT_1M, LEAN, 1.0 / 0.95)),
     must(
         "apply_frames",

@@ -78,11 +78,11 @@ pub struct MapStats {
     pub nodes: usize,
     /// Pages of the index of ids.
     pub pages: usize,
-    /// Memory of all that is live, in bytes as they were asked of the allocator:
+    /// Memory of all that is live, in bytes that it stands in:
     /// the root record, the nodes and pages, whole even where they are not full,
     /// and the entries with their counts, peers, details and such keys as are too
     /// long to stand in them ([`Key::INLINE`]). Not what the allocator adds, nor
-    /// garbage, nor what is kept for reuse.
+    /// garbage, nor free slots and what is kept for reuse.
     ///
     /// [`Key::INLINE`]: crate::Key::INLINE
     pub bytes: usize,
