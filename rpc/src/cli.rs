@@ -126,6 +126,7 @@ Keys of the config file: the flags' names, and
   max-backoff = \"3s\"         longest pause between attempts to reach PD
   admin-addr = \"\"            where GET and POST /router/api/v1/config are answered; nowhere by default
   admin-writable = false     whether POST may change anything
+  store-cache-ttl = \"1s\"     how long the leader's answers about stores are given again; 0s: not at all
   register = true            tell PD's etcd of us while lookups are answered, so that clients find us
   max-connections = 10000    open connections
   max-concurrent-streams = 1000

@@ -9,7 +9,7 @@
 //! `probe-interval`, `backend-timeout`, `max-backoff`, `when-stale`, `present-as`,
 //! `upstream`, `max-downstreams`,
 //! `allow-bounded-staleness`, `shutdown-deadline`, `data-dir`, `audit-pass`, `audit-grace`,
-//! `register`, `max-connections`, `max-concurrent-streams`, `max-message-size`, `admin-addr`, `admin-writable`,
+//! `store-cache-ttl`, `register`, `max-connections`, `max-concurrent-streams`, `max-message-size`, `admin-addr`, `admin-writable`,
 //! `[security]` `cacert-path`, `cert-path`, `key-path`, `cert-allowed-cn` and `redact-info-log`,
 //! `[log]` `level` and `format`, `[log.file]` `filename`, `max-size`, `max-days` and `max-backups`.
 
@@ -47,6 +47,7 @@ pub(super) const OURS: &[&str] = &[
     "data-dir",
     "admin-addr",
     "admin-writable",
+    "store-cache-ttl",
     "register",
     "max-connections",
     "max-concurrent-streams",
@@ -207,6 +208,12 @@ pub(super) fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool,
         "when-stale" => serve.when_stale = WhenStale::parse(key, text(key, value)?)?,
         "present-as" => serve.present_as = PresentAs::parse(key, text(key, value)?)?,
         "allow-bounded-staleness" => serve.allow_bounded_staleness = switch(key, value)?,
+        "store-cache-ttl" => {
+            serve.store_cache_ttl = match value.as_str() {
+                Some("0s" | "0") => Duration::ZERO,
+                _ => duration(key, value)?,
+            }
+        }
         "register" => serve.register = switch(key, value)?,
         "security.cacert-path" => serve.security.ca = path(key, value)?,
         "security.cert-path" => serve.security.cert = path(key, value)?,

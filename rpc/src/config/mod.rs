@@ -80,6 +80,9 @@ pub struct ServeConfig {
     /// Under `present-as = "self"`: a lookup that asks for the leader's answer may be given ours, which is fresh within
     /// the gate's bounds (`allow-bounded-staleness`).
     pub allow_bounded_staleness: bool,
+    /// How long the leader's answers about stores are given again (`store-cache-ttl`); zero: no longer than to those who
+    /// wait for them.
+    pub store_cache_ttl: Duration,
     /// Whether to register as a router in PD's etcd, where stock clients find us (`register`).
     pub register: bool,
     /// TLS (`[security]`); an address with `https://` uses it.
@@ -118,6 +121,8 @@ impl Default for ServeConfig {
             max_downstreams: 16,
             present_as: PresentAs::default(),
             allow_bounded_staleness: false,
+            // Stores change by hand; a client that keeps them for minutes does not notice a second.
+            store_cache_ttl: Duration::from_secs(1),
             register: true,
             security: SecurityConfig::default(),
             limits: LimitsConfig::default(),

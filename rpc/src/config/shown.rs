@@ -57,6 +57,7 @@ pub fn entries(parsed: &Parsed) -> Vec<(&'static str, Value)> {
         ("audit-grace", time(serve.audit.grace)),
         ("shutdown-deadline", time(serve.shutdown_deadline)),
         ("data-dir", path(serve.data_dir.as_ref())),
+        ("store-cache-ttl", time(serve.store_cache_ttl)),
         ("register", json!(serve.register)),
         (
             "upstream",

@@ -141,6 +141,8 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
             "[security]\nredact-info-log = 'some'",
             "security.redact-info-log",
         ),
+        ("store-cache-ttl = 1", "store-cache-ttl"),
+        ("store-cache-ttl = 'off'", "store-cache-ttl"),
         ("register = 'yes'", "register"),
         ("max-connections = 0", "max-connections"),
         ("max-concurrent-streams = '9'", "max-concurrent-streams"),
@@ -186,6 +188,8 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
     let reached = from_text(reached).expect("an address for others").serve;
     assert_eq!(reached.present_as, PresentAs::Me);
     assert!(reached.allow_bounded_staleness);
+    let off = from_text("store-cache-ttl = '0s'").expect("off").serve;
+    assert_eq!(off.store_cache_ttl, Duration::ZERO);
     let lists = from_text("backend-endpoints = ['http://a:1', 'http://b:2']").expect("a list");
     assert_eq!(lists.serve.backend_endpoints.len(), 2);
     let audit = |text| from_text(text).expect(text).serve.audit;

@@ -370,6 +370,8 @@ impl Bound {
             allow_bounded_staleness: config.allow_bounded_staleness,
             name: config.name.clone(),
             advertise: advertise.clone(),
+            store_cache_ttl: config.store_cache_ttl,
+            backend_timeout: config.backend_timeout,
         };
         let gateway = Gateway::new(Arc::clone(&serving), Arc::clone(&remote), presence);
         let scheme = config.listen.scheme();
@@ -494,7 +496,7 @@ fn serve(
     let http = http::routes(Arc::clone(&pages));
     let routes = Routes::from(http)
         .add_service(Front::new(pd, Arc::clone(&pages.gateway)))
-        .add_service(router)
+        .add_service(Front::new(router, Arc::clone(&pages.gateway)))
         .add_service(health)
         .prepare();
     let incoming = listener::accept(listener, Arc::clone(&pages.door), stop.clone(), cut);

@@ -15,12 +15,13 @@ use tower_service::Service;
 
 use super::Gateway;
 use super::route::{self, Route};
+use super::stores::Ask;
 use crate::proto::pdpb::{GetMembersRequest, GetMembersResponse};
 use crate::replica::serve::closed;
 
 type Answer = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
 
-/// `pdpb.PD`: what is answered here reaches the inner service, the rest the leader.
+/// `pdpb.PD` and `routerpb.Router`: what is answered here reaches the inner service, the rest the leader.
 #[derive(Clone)]
 pub(in crate::replica) struct Front<S> {
     inner: S,
@@ -66,6 +67,7 @@ where
         match route {
             Route::Here | Route::HereAsFollower => Box::pin(self.inner.call(request)),
             Route::Leader => Box::pin(forward(Arc::clone(&self.gateway), request)),
+            Route::Stores(ask) => Box::pin(stores(Arc::clone(&self.gateway), ask, request)),
             Route::Myself => Box::pin(myself(Arc::clone(&self.gateway), request)),
             Route::Refused(status) => Box::pin(ready(Ok(status.into_http()))),
         }
@@ -93,6 +95,14 @@ async fn forward(
 ) -> Result<http::Response<Body>, Infallible> {
     let answer = gateway.forward(request).await;
     Ok(answer.unwrap_or_else(Status::into_http))
+}
+
+async fn stores(
+    gateway: Arc<Gateway>,
+    ask: Ask,
+    request: http::Request<Body>,
+) -> Result<http::Response<Body>, Infallible> {
+    Ok(gateway.stores(ask, request).await)
 }
 
 async fn myself(

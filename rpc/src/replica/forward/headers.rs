@@ -35,7 +35,7 @@ pub(super) fn mark(random: u64) -> HeaderValue {
 /// The call has been here before, or came too far.
 pub(super) fn pass_on(headers: &mut HeaderMap, mark: &HeaderValue) -> Result<(), Status> {
     let way = way(headers, mark)?;
-    headers.insert(VIA, way);
+    carry(headers, way);
     strip_hop_by_hop(headers);
     if let Some(host) = headers.get_mut(FORWARDED_HOST) {
         *host = HeaderValue::from_static("");
@@ -56,6 +56,11 @@ pub(super) fn way(headers: &HeaderMap, mark: &HeaderValue) -> Result<HeaderValue
     }
     way.extend_from_slice(mark.as_bytes());
     HeaderValue::from_bytes(&way).map_err(|_| in_a_circle())
+}
+
+/// Puts the marks on a call.
+pub(super) fn carry(headers: &mut HeaderMap, way: HeaderValue) {
+    headers.insert(VIA, way);
 }
 
 /// The answer to a call that comes back to where it was.

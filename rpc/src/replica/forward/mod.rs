@@ -7,11 +7,11 @@
 //!
 //! | service on PD's port | here |
 //! |---|---|
-//! | `pdpb.PD` | region lookups, GetMembers and GetClusterInfo are answered; the rest is forwarded |
+//! | `pdpb.PD` | region lookups, GetMembers and GetClusterInfo are answered; GetStore and GetAllStores get the leader's answer of a moment ago ([`stores`]); the rest is forwarded |
 //! | `meta_storagepb.MetaStorage`, `keyspacepb.Keyspace`, `resource_manager.ResourceManager` | forwarded |
 //! | `etcdserverpb.KV`, `Lease`, `Watch` | forwarded: TiDB asks PD's addresses for these |
 //! | `etcdserverpb.Cluster`, `Maintenance`, `Auth` | not there: they change or name PD's own members |
-//! | `routerpb.Router`, `grpc.health.v1.Health` | answered |
+//! | `routerpb.Router`, `grpc.health.v1.Health` | answered; stores as in `pdpb.PD` |
 //!
 //! A forwarded call ends when the leader that it went to is replaced: the old one may not know yet. It ends, too, when
 //! this replica stops; a moment is left for what is about to be answered.
@@ -25,10 +25,13 @@ mod counters;
 mod front;
 mod headers;
 mod leader;
+mod raw;
 mod route;
 mod self_member;
+mod stores;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderValue;
 use tokio_util::sync::CancellationToken;
@@ -41,12 +44,13 @@ use self::counters::ForwardCounters;
 pub use self::counters::ForwardCounts;
 pub(super) use self::front::{Front, fallback};
 use self::leader::Reign;
+use self::stores::StoreCache;
 use super::serve::Serving;
 use super::state::Shared;
 use crate::config::PresentAs;
 use crate::pd::Remote;
 
-/// How clients see this replica.
+/// How clients see this replica, and what of the leader.
 #[derive(Clone, Debug)]
 pub(super) struct Presence {
     pub(super) present_as: PresentAs,
@@ -55,6 +59,10 @@ pub(super) struct Presence {
     pub(super) name: String,
     /// Where clients reach us.
     pub(super) advertise: String,
+    /// How long the leader's answers about stores are given again.
+    pub(super) store_cache_ttl: Duration,
+    /// How long the leader may take for one.
+    pub(super) backend_timeout: Duration,
 }
 
 /// The way to the leader, shared by all calls.
@@ -64,6 +72,9 @@ pub(super) struct Gateway {
     serving: Arc<Serving>,
     remote: Arc<Remote>,
     presence: Presence,
+    stores: StoreCache,
+    /// For a call that is not passed on but asked.
+    backend_timeout: Duration,
     /// This process among the replicas that a call came through.
     mark: HeaderValue,
     draining: CancellationToken,
@@ -77,6 +88,8 @@ impl Gateway {
             draining: serving.draining(),
             serving,
             remote,
+            stores: StoreCache::new(presence.store_cache_ttl),
+            backend_timeout: presence.backend_timeout,
             presence,
             mark: headers::mark(rand::random()),
             counters: ForwardCounters::default(),
@@ -97,6 +110,7 @@ impl Gateway {
             status
         };
         let (reign, url) = self.leader().map_err(refused)?;
+        let changes_stores = route::changes_stores(request.uri().path());
         headers::pass_on(request.headers_mut(), &self.mark).map_err(refused)?;
         let mut channel = self
             .remote
@@ -121,6 +135,9 @@ impl Gateway {
             self.counters.broken.add(1);
             body::broken(&url, Status::from_error(error.into()))
         })?;
+        if changes_stores {
+            self.stores.forget();
+        }
         let (mut parts, body) = response.into_parts();
         headers::strip_hop_by_hop(&mut parts.headers);
         let body = Passing::new(body, ending, question, Arc::clone(&self), url);

@@ -12,6 +12,7 @@
 use http::{HeaderMap, HeaderValue};
 use tonic::Status;
 
+use super::stores::Ask;
 use super::{Gateway, headers};
 use crate::config::PresentAs;
 use crate::replica::serve::{
@@ -27,6 +28,8 @@ pub(super) enum Route {
     HereAsFollower,
     /// It goes to the leader.
     Leader,
+    /// It asks for stores: the leader's answer, which may be a moment old.
+    Stores(Ask),
     /// It asks for the members, and we are the only one.
     Myself,
     /// It goes nowhere.
@@ -53,8 +56,15 @@ pub(super) fn is_forwarded(path: &str) -> bool {
 }
 
 impl Gateway {
-    /// Decides on a call of `pdpb.PD`. May take a forwarded host away that names nobody else.
+    /// Decides on a call of `pdpb.PD` or `routerpb.Router`. May take a forwarded host away that names nobody else.
     pub(super) fn route(&self, path: &str, headers: &mut HeaderMap) -> Route {
+        if let Some(method) = path.strip_prefix("/routerpb.Router/") {
+            return match stores(method) {
+                Some(_) if self.serving.is_closed() => Route::Refused(closed()),
+                Some(ask) => Route::Stores(ask),
+                None => Route::Here,
+            };
+        }
         let method = path.strip_prefix("/pdpb.PD/").unwrap_or_default();
         match method {
             "GetRegion" | "GetPrevRegion" | "GetRegionByID" | "ScanRegions"
@@ -67,7 +77,10 @@ impl Gateway {
             _ if self.serving.is_closed() => Route::Refused(closed()),
             "GetMembers" => Route::Myself,
             _ => match self.forwarded_host(headers) {
-                Host::Nobody | Host::Leader => Route::Leader,
+                Host::Nobody | Host::Leader => match stores(method) {
+                    Some(ask) => Route::Stores(ask),
+                    None => Route::Leader,
+                },
                 Host::Refused(host) => {
                     self.counters.refused.add(1);
                     Route::Refused(refuse_to_forward(&self.shared, &host))
@@ -110,6 +123,20 @@ impl Gateway {
             _ => Host::Refused(host),
         }
     }
+}
+
+/// Which question about stores a method asks, if any.
+fn stores(method: &str) -> Option<Ask> {
+    match method {
+        "GetStore" => Some(Ask::One),
+        "GetAllStores" => Some(Ask::All),
+        _ => None,
+    }
+}
+
+/// Whether a call changes what those questions are about.
+pub(super) fn changes_stores(path: &str) -> bool {
+    matches!(path, "/pdpb.PD/PutStore" | "/pdpb.PD/Bootstrap")
 }
 
 /// Whom a call is to be passed on to.

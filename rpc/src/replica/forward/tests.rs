@@ -3,6 +3,7 @@
 mod ends;
 mod raw;
 mod routes;
+mod stores;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -52,6 +53,8 @@ fn gateway(present_as: PresentAs, advertise: &str) -> Arc<Gateway> {
         allow_bounded_staleness: false,
         name: "under-test".to_owned(),
         advertise: advertise.to_owned(),
+        store_cache_ttl: Duration::from_secs(1),
+        backend_timeout: Duration::from_secs(3),
     };
     Arc::new(Gateway::new(Arc::new(serving), remote, presence))
 }

@@ -195,3 +195,85 @@ async fn a_process_that_has_started_at_the_same_address_since_keeps_its_key() {
         "the next process"
     );
 }
+
+/// Against etcd itself, whose program is named by `ETCD`.
+#[tokio::test]
+#[ignore = "needs etcd: ETCD=/usr/bin/etcd cargo test -p tidegate --lib register -- --ignored"]
+async fn etcd_itself_takes_the_key_keeps_it_and_lets_it_go() {
+    let program = std::env::var("ETCD").expect("ETCD names the program");
+    let dir = tempfile::tempdir().expect("a directory");
+    let free = || {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        format!("http://{}", listener.local_addr().expect("an address"))
+    };
+    let (client, peer) = (free(), free());
+    let mut etcd = std::process::Command::new(program)
+        .arg("--data-dir")
+        .arg(dir.path())
+        .args([
+            "--listen-client-urls",
+            &client,
+            "--advertise-client-urls",
+            &client,
+        ])
+        .args([
+            "--listen-peer-urls",
+            &peer,
+            "--initial-advertise-peer-urls",
+            &peer,
+        ])
+        .args(["--initial-cluster", &format!("default={peer}")])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("etcd");
+    let bench = Bench::new().await;
+    bench.ready();
+    let timeout = Duration::from_secs(3);
+    let remote = Arc::new(Remote::new(ChannelSettings::default(), None));
+    let shared = Arc::clone(&bench.serving.shared);
+    let serving = Serving::new(
+        shared,
+        Arc::clone(&remote),
+        vec![client.clone()],
+        timeout,
+        false,
+    );
+    let entry = Entry::new("under-test", ADDRESS, 1);
+    let registrar = Arc::new(Registrar::new(
+        entry,
+        Arc::new(serving),
+        Arc::clone(&remote),
+    ));
+    let registering = Arc::clone(&registrar).spawn();
+    let mut keys = KvClient::new(remote.channel(&client).expect("an address"));
+    let mut found = async || {
+        let request = RangeRequest {
+            key: KEY.into(),
+            ..RangeRequest::default()
+        };
+        let answer = keys.range(request).await.ok()?;
+        answer.into_inner().kvs.pop()
+    };
+    let began = Instant::now();
+    let first = loop {
+        if let Some(key) = found().await {
+            break key;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            registrar.status()
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    // Longer than a lease lives that is not kept alive.
+    tokio::time::sleep(TTL * 2).await;
+    assert_eq!(
+        found().await.expect("kept alive").create_revision,
+        first.create_revision
+    );
+    registering.end().await;
+    assert_eq!(found().await, None);
+    etcd.kill().expect("killed");
+    etcd.wait().expect("its end");
+}

@@ -1,6 +1,6 @@
 //! `routerpb.Router`: the lookups as PD's router service has them.
 //!
-//! GetStore and GetAllStores are the leader's to answer and not passed on yet.
+//! GetStore and GetAllStores get the leader's answer before they come here; what still comes here is answered as by a follower.
 
 use std::sync::Arc;
 
