@@ -138,18 +138,24 @@ impl<T: Clone + Send + Sync + 'static> Writer<T> {
     /// Announces that indexes below `evicting` are to go and returns how many records before `end`
     /// the slowest reader needs, of those from `first` on.
     fn needed(&mut self, first: u64, evicting: u64, end: u64) -> Option<u64> {
+        let slowest = self.announce(first, evicting)?;
+        self.shrinking.needed(end - slowest);
+        Some(end - slowest)
+    }
+
+    /// Announces that indexes below `evicting` are to go and returns the lowest that a reader needs,
+    /// of those from `first` on.
+    fn announce(&self, first: u64, evicting: u64) -> Option<u64> {
         // Relaxed: ordered by the fence.
         self.ring.evicting.store(evicting, Ordering::Relaxed);
         // Between the announcement and the look at the pins; pairs with the fence in `Ring::retain`.
         // Model: pins::what_is_retained_is_kept.
         fence(Ordering::SeqCst);
-        let slowest = (self.ring.retained.indexes())
+        (self.ring.retained.indexes())
             .chain(self.ring.cursors.indexes())
             // Nothing helps one that has lost records, and one from another numbering needs none.
             .filter(|index| (first..=self.next).contains(index))
-            .min()?;
-        self.shrinking.needed(end - slowest);
-        Some(end - slowest)
+            .min()
     }
 
     fn grow(&mut self, window: u64) {
@@ -182,8 +188,9 @@ impl<T: Clone + Send + Sync + 'static> Writer<T> {
         let table = self.table();
         let opened = (self.next - table.origin).div_ceil(self.segment_len as u64);
         let start = table.begin(opened.saturating_sub(kept)).max(first);
-        // Announced first, as in `open`: a reader that enters now is refused or seen.
-        self.needed(first, start, self.next);
+        // Announced first, as in `open`: a reader that enters now is refused or seen. What is needed
+        // at this moment has been counted above, and says nothing of the time until the next check.
+        self.announce(first, start);
         if self.ring.retained.indexes().any(|index| index < start) {
             self.ring.evicting.store(evicting, Ordering::Relaxed);
             return false;

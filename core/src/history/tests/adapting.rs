@@ -79,6 +79,29 @@ fn a_reader_that_came_too_late_makes_room_for_the_next() {
     assert_eq!(history.capacity(), 40);
 }
 
+/// Found by fuzzing: what was needed at the moment of a halving counted for the time after it, too.
+#[test]
+fn what_a_reader_needed_at_a_halving_does_not_put_off_the_next() {
+    let (mut appender, history) = adaptive_history(Capacity::growing(10, 80), 0);
+    fill(&mut appender, 100);
+    appender.observe(60);
+    assert!(
+        !appender.maintain(),
+        "much was needed since the check before"
+    );
+    fill(&mut appender, 115);
+    let mut cursor = history.cursor(100);
+    assert!(!appender.maintain() && !appender.maintain());
+    assert!(appender.maintain(), "fifteen are less than a quarter of 80");
+    // More than a quarter of 40, but before the first check of that.
+    let Step::Records { .. } = cursor.read(15) else {
+        panic!("a record is there");
+    };
+    assert!(!appender.maintain() && !appender.maintain());
+    assert!(appender.maintain(), "the third low check in a row");
+    assert_eq!(history.capacity(), 20);
+}
+
 #[test]
 fn only_three_low_checks_in_a_row_shrink() {
     let (mut appender, history) = adaptive_history(Capacity::growing(10, 80), 0);
