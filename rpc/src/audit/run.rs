@@ -1,6 +1,7 @@
 //! `tidegate audit`: finds out who is who, compares until it is told to stop, and reports.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,10 @@ use super::report::{Report, Subject};
 use super::source::{AskError, Server, Service, Source};
 use super::tally::Side;
 use super::walk::{Unanswered, Walk};
-use crate::config::{ConfigError, parse_duration, parse_endpoint};
+use crate::config::{ConfigError, SecurityConfig, parse_duration, parse_endpoint};
 use crate::pd::{CallError, ChannelSettings, PdTransport, Remote, within};
 use crate::proto::pdpb::{GetMembersResponse, Member};
+use crate::tls::{Tls, TlsError};
 
 /// For one call.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -60,6 +62,15 @@ pub struct Args {
     /// Behind by more than this is stale
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, default_value = "10s", value_parser = parse_duration)]
     pub max_age: Duration,
+    /// PEM file of the authorities to trust, for https:// addresses
+    #[arg(long, value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
+    /// PEM file of our certificate
+    #[arg(long, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+    /// PEM file of our certificate's key
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
     /// The report's form
     #[arg(long, value_enum, default_value_t)]
     pub output: Output,
@@ -82,6 +93,9 @@ pub enum AuditError {
     /// An address that is none.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A file of TLS that cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Nobody answers, or somebody else.
     #[error("{flag}: {error}; check the address")]
     Unanswered {
@@ -132,7 +146,7 @@ pub async fn run(args: Args, stop: impl Future<Output = ()>) -> Result<Report, A
         connect_timeout: TIMEOUT,
         ..ChannelSettings::default()
     };
-    let remote = Arc::new(Remote::new(settings, None));
+    let remote = Arc::new(Remote::secured(settings, None, secrets(&args)?));
     tokio::pin!(stop);
     let found = tokio::select! {
         biased;
@@ -276,6 +290,20 @@ impl Leader {
             members: answer.members.iter().flat_map(urls).collect(),
         })
     }
+}
+
+/// What `https://` addresses need.
+fn secrets(args: &Args) -> Result<Option<Arc<Tls>>, TlsError> {
+    let config = SecurityConfig {
+        ca: args.cacert.clone(),
+        cert: args.cert.clone(),
+        key: args.key.clone(),
+        ..SecurityConfig::default()
+    };
+    if !config.names_files() {
+        return Ok(None);
+    }
+    Tls::load(config).map(Arc::new).map(Some)
 }
 
 /// Finds the leader, and what the other one is.

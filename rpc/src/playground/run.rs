@@ -92,7 +92,7 @@ pub enum PlaygroundError {
         /// Since its start.
         after: Duration,
         /// What its gate says.
-        gate: &'static str,
+        gate: String,
     },
     /// Stopped before it had begun.
     #[error("stopped before the replicas were proven; nothing was checked")]

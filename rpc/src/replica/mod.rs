@@ -54,7 +54,7 @@ use self::http::Pages;
 use self::listener::Door;
 use self::persist::{DataDirError, OtherCluster, Persist};
 use self::register::{Entry, Registering, Registrar};
-use self::serve::{HealthService, PdService, RouterService, Serving};
+use self::serve::{HealthService, PdService, RouterService, Serving, Timed};
 use self::state::Shared;
 use self::status::Identity;
 use self::sync::{SyncConfig, SyncConfigError, WrongCluster};
@@ -495,8 +495,14 @@ fn serve(
     let health = HealthServer::new(HealthService(Arc::clone(serving)));
     let http = http::routes(Arc::clone(&pages));
     let routes = Routes::from(http)
-        .add_service(Front::new(pd, Arc::clone(&pages.gateway)))
-        .add_service(Front::new(router, Arc::clone(&pages.gateway)))
+        .add_service(Front::new(
+            Timed::new(pd, Arc::clone(serving)),
+            Arc::clone(&pages.gateway),
+        ))
+        .add_service(Front::new(
+            Timed::new(router, Arc::clone(serving)),
+            Arc::clone(&pages.gateway),
+        ))
         .add_service(health)
         .prepare();
     let incoming = listener::accept(listener, Arc::clone(&pages.door), stop.clone(), cut);

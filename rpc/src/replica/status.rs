@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use tidegate_core::gate::{GateView, Lag, RefuseReason};
+use tidegate_core::gate::{GateView, Lag, RefuseReason, Thresholds};
 use tidegate_core::{MapStats, Moment};
 
 use super::ask::{AskCounts, Asker};
@@ -122,7 +122,7 @@ pub struct ConnectionsStatus {
 }
 
 /// Whether lookups are answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GateStatus {
     /// They are.
     pub open: bool,
@@ -130,29 +130,54 @@ pub struct GateStatus {
     pub off: bool,
     /// The name of the reason why not.
     pub reason: Option<&'static str>,
-    /// The same in words.
-    pub why: &'static str,
+    /// The same in words, with the figures that decide it.
+    pub why: String,
+}
+
+/// What the gate goes by, for its reasons in words.
+struct Seen<'g> {
+    view: &'g GateView,
+    now: Moment,
+    thresholds: Thresholds,
 }
 
 impl GateStatus {
-    fn of(shut: Option<RefuseReason>, regardless: bool) -> Self {
+    fn of(shut: Option<RefuseReason>, regardless: bool, seen: &Seen<'_>) -> Self {
+        let Thresholds {
+            max_age,
+            time_threshold,
+            index_threshold,
+            stall_threshold,
+        } = seen.thresholds;
+        let for_how_long = |moment: Option<Moment>| match moment {
+            Some(then) => format!("{:.1} s", seen.now.saturating_since(then).as_secs_f64()),
+            None => "an unknown time".to_owned(),
+        };
         let why = match shut {
-            None if regardless => "open whatever the data: the gate is switched off",
-            None => "open: the map is proven to be fresh",
-            Some(RefuseReason::Age) => {
-                "shut: the latest proof that the map is fresh is older than max-age"
+            None if regardless => "open whatever the data: the gate is switched off".to_owned(),
+            None => "open: the map is proven to be fresh".to_owned(),
+            Some(RefuseReason::Age) => format!(
+                "shut: the latest proof that the map is fresh is {} old, more than max-age ({max_age:?})",
+                for_how_long(seen.view.proven_at),
+            ),
+            Some(RefuseReason::ApplyStall) => format!(
+                "shut: one apply has been running for {}, longer than stall-threshold ({stall_threshold:?})",
+                for_how_long(seen.view.apply_since),
+            ),
+            Some(RefuseReason::Gap) => {
+                "shut: changes were skipped and have not been recovered yet".to_owned()
             }
-            Some(RefuseReason::ApplyStall) => {
-                "shut: one apply has been running for longer than stall-threshold"
+            Some(RefuseReason::IndexLag) => format!(
+                "shut: {} changes are known and not applied, more than index-threshold ({index_threshold})",
+                seen.view.head.saturating_sub(seen.view.applied),
+            ),
+            Some(RefuseReason::NotProven) => {
+                "shut: no full sync has been proven to be fresh yet".to_owned()
             }
-            Some(RefuseReason::Gap) => "shut: changes were skipped and have not been recovered yet",
-            Some(RefuseReason::IndexLag) => {
-                "shut: more changes than index-threshold are known and not applied"
-            }
-            Some(RefuseReason::NotProven) => "shut: no full sync has been proven to be fresh yet",
-            Some(RefuseReason::Silence) => {
-                "shut: the sync stream has been silent for longer than time-threshold"
-            }
+            Some(RefuseReason::Silence) => format!(
+                "shut: the sync stream has been silent for {}, longer than time-threshold ({time_threshold:?})",
+                for_how_long(seen.view.last_sync),
+            ),
         };
         Self {
             open: shut.is_none(),
@@ -204,8 +229,16 @@ impl ReplicaStatus {
                 detail: broken.detail,
                 ago_ms: millis(now.saturating_since(broken.at)),
             }),
-            gate: GateStatus::of(serving.shut(), serving.is_regardless()),
             reading_through: serving.is_reading_through(),
+            gate: GateStatus::of(
+                serving.shut(),
+                serving.is_regardless(),
+                &Seen {
+                    view: &gate,
+                    now,
+                    thresholds: shared.thresholds.get(),
+                },
+            ),
             age_ms: since(gate.proven_at).map(millis),
             lag: match gate.lag {
                 Lag::Known(lag) => Some(lag),

@@ -47,7 +47,10 @@ pub(super) fn routes(pages: Arc<Pages>) -> Router {
 
 async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
     match metrics::render(&pages.read()) {
-        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Ok(text) => {
+            let text = text + &pages.serving.counters.latencies.render();
+            ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+        }
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

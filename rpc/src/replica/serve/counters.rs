@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use serde::Serialize;
 use tidegate_core::gate::RefuseReason;
 
+use super::timing::Latencies;
+
 /// The lookups that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -77,6 +79,8 @@ const FATES: usize = 5 + REASONS + REJECTIONS;
 #[derive(Debug)]
 pub(crate) struct ServeCounters {
     counts: [[AtomicU64; FATES]; METHODS],
+    /// How long unary lookups take.
+    pub(in crate::replica) latencies: Latencies,
 }
 
 /// The counters of one method, or their sums, at one time.
@@ -174,6 +178,7 @@ impl ServeCounters {
     pub(crate) fn new() -> Self {
         Self {
             counts: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
+            latencies: Latencies::default(),
         }
     }
 

@@ -34,6 +34,7 @@ mod refusal;
 mod room;
 mod router;
 mod through;
+mod timing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -66,6 +67,7 @@ pub(super) use metadata::{allows_follower, forwarded_host, is_client_url};
 pub(super) use pd::PdService;
 pub(super) use refusal::closed;
 pub(super) use router::RouterService;
+pub(super) use timing::Timed;
 
 /// How often an attempt that met a change of generation is made again.
 const SWAP_ATTEMPTS: usize = 64;
