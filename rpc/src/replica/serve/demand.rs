@@ -228,7 +228,7 @@ fn unreadable(key: &str, text: &str, expected: impl fmt::Display) -> Rejected {
 /// Pairs of hexadecimal digits.
 fn bytes(hex: &str) -> Option<Vec<u8>> {
     let digits = hex.as_bytes();
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return None;
     }
     let pair = |pair: &[u8]| {

@@ -252,7 +252,7 @@ fn read_one(answer: &Answer, cluster_id: u64) -> Option<GetRegionResponse> {
         }) => Some(GetRegionResponse {
             header,
             region: region.clone(),
-            leader: leader.clone(),
+            leader: *leader,
             down_peers: down_peers.clone(),
             pending_peers: pending_peers.clone(),
             buckets: buckets.clone(),
@@ -279,7 +279,7 @@ fn limit(limit: i32) -> usize {
 
 fn regions(
     regions: &[crate::proto::pdpb::Region],
-) -> impl Iterator<Item = (&[u8], &[u8])> + Clone + ExactSizeIterator {
+) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
     regions.iter().map(|found| match &found.region {
         Some(region) => (&region.start_key[..], &region.end_key[..]),
         None => (&[][..], &[][..]),
@@ -289,7 +289,7 @@ fn regions(
 /// Whether the ranges have keys that none of the regions found there holds, up to where the limit stopped the scan.
 fn has_hole<'a>(
     ranges: &[(&'a [u8], &'a [u8])],
-    found: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone + ExactSizeIterator,
+    found: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone,
     limit: usize,
 ) -> bool {
     let stopped = found.len() >= limit;
