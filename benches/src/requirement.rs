@@ -78,7 +78,7 @@ const fn owed(must: Must) -> Must {
 }
 
 const MUSTS: &[Must] = &[
-    owed(must("get", AT_1M, LOCK, 2.0)),
+    must("get", AT_1M, LOCK, 2.0),
     must("get", AT_10K, LOCK, 1.9),
     owed(must("get", AT_1M, TREE_INDEX, 3.3)),
     must("get", AT_10K, TREE_INDEX, 3.3),
@@ -88,7 +88,7 @@ const MUSTS: &[Must] = &[
     owed(must("get_2r", AT_10K, LOCK, 3.0)),
     must("get_many16", AT_1M, ONE_BY_ONE, 3.0),
     must("get_many16", AT_10K, ONE_BY_ONE, 1.25),
-    owed(must("scan64", AT_1M, LOCK, 1.7)),
+    must("scan64", AT_1M, LOCK, 1.7),
     owed(must("scan64", AT_10K, LOCK, 2.0)),
     owed(must("scan64", AT_BOTH, OTHERS, 3.0)),
     must("get_beside_writer", AT_1M, TREE_INDEX, 2.0),
