@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::gate::Thresholds;
-use tidegate_core::{Batch, Key, KeyRange, Provenance, Region, RegionEpoch};
+use tidegate_core::{Batch, BulkLoad, Key, KeyRange, Provenance, Region, RegionEpoch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::StreamExt;
 use tonic::{Code, Status};
@@ -53,9 +53,13 @@ impl Upstream {
     }
 
     fn full_sync(&self, term: i64, regions: u64, next: u64) {
-        let staged = Staged::begin(&self.shared);
+        let received_at = Moment::from_nanos(1);
+        let mut load = BulkLoad::new();
+        for id in 1..=regions {
+            load.put(region(id, 1), Provenance::Stream { received_at });
+        }
+        let staged = Staged::loaded(&self.shared, load);
         let generation = staged.generation();
-        staged.apply(batch((1..=regions).map(|id| region(id, 1))));
         self.shared
             .gate
             .apply_finished(generation, next, self.shared.clock.now());
