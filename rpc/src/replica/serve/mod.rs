@@ -84,6 +84,9 @@ const SCANS: usize = 3;
 /// How many heavy batches are resolved at once.
 const BATCHES: usize = 3;
 
+/// How many answers to heavy batches may wait for their readers. Up to 25 MiB each.
+const UNREAD: usize = 16;
+
 /// What the services share.
 #[derive(Debug)]
 pub(super) struct Serving {
@@ -104,6 +107,7 @@ pub(super) struct Serving {
     closed: AtomicBool,
     scans: Room,
     batches: Room,
+    unread: Room,
 }
 
 /// What a lookup found.
@@ -209,6 +213,7 @@ impl Serving {
             closed: AtomicBool::new(false),
             scans: Room::new(SCANS),
             batches: Room::new(BATCHES),
+            unread: Room::new(UNREAD),
         }
     }
 

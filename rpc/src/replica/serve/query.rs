@@ -2,7 +2,8 @@
 //!
 //! A batch is taken when there is room for its answer, so a client that does not read is not read
 //! either. A batch for another cluster ends the stream with PD's FailedPrecondition, and one of
-//! too many items with InvalidArgument. A heavy batch waits for room ([`room`](super::room)). What the map cannot
+//! too many items with InvalidArgument. A heavy batch waits for room ([`room`](super::room)), and for one of
+//! a few places among the answers that nobody has read yet: readers that stand still do not pile up memory. What the map cannot
 //! answer is resolved with the leader ([`batch`](super::batch)), within a deadline; what follows on the same stream waits
 //! for it, other streams do not.
 //!
@@ -28,7 +29,7 @@ use super::{Attempt, Found, Headed, SWAP_ATTEMPTS, Serving, Weight, refusal};
 use crate::lookup::{Lookup, items};
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse};
 
-type Entering = Pin<Box<dyn Future<Output = Result<Place, Rejected>> + Send>>;
+type Entering = Pin<Box<dyn Future<Output = Result<(Place, Place), Rejected>> + Send>>;
 type Resolving = Pin<Box<dyn Future<Output = QueryRegionResponse> + Send>>;
 
 /// The answers to the batches of `requests`.
@@ -37,6 +38,8 @@ pub(in crate::replica) struct QueryStream<R> {
     requests: R,
     /// The batch in work, and how often it met a change of generation.
     batch: Option<(QueryRegionRequest, usize)>,
+    /// The place of an answer that its reader has not taken.
+    unread: Place,
     /// Waits for room for that batch.
     entering: Option<Entering>,
     /// What the caller demands, for all batches.
@@ -57,6 +60,7 @@ where
             serving,
             requests,
             batch: None,
+            unread: None,
             entering: None,
             demand,
             resolving: None,
@@ -106,13 +110,23 @@ impl<R> QueryStream<R> {
         if weight == Weight::Light {
             return Poll::Ready(Ok(None));
         }
-        let room = &self.serving.batches;
-        let entering = self
-            .entering
-            .get_or_insert_with(|| Box::pin(room.enter(weight)));
+        if self.entering.is_none() {
+            // Of an attempt that met a change of generation.
+            self.unread = None;
+        }
+        let (unread, room) = (&self.serving.unread, &self.serving.batches);
+        let entering = self.entering.get_or_insert_with(|| {
+            let (unread, room) = (unread.enter(weight), room.enter(weight));
+            Box::pin(async move { Ok((unread.await?, room.await?)) })
+        });
         let entered = ready!(entering.as_mut().poll(cx));
         self.entering = None;
-        Poll::Ready(entered)
+        let (unread, place) = match entered {
+            Ok(places) => places,
+            Err(rejected) => return Poll::Ready(Err(rejected)),
+        };
+        self.unread = unread;
+        Poll::Ready(Ok(place))
     }
 }
 
@@ -125,6 +139,11 @@ where
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.ended {
             return Poll::Ready(None);
+        }
+        // HTTP/2 asks for the next answer once the last one has been let through by its reader's window. While a batch
+        // waits, nothing is unread.
+        if self.resolving.is_none() && self.batch.is_none() {
+            self.unread = None;
         }
         if let Some(resolving) = &mut self.resolving {
             let response = ready!(resolving.as_mut().poll(cx));

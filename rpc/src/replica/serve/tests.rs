@@ -3,6 +3,7 @@
 mod checks;
 mod gate;
 mod health;
+mod p0;
 mod query;
 mod room;
 mod through;

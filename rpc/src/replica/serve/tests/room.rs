@@ -77,3 +77,31 @@ async fn a_heavy_batch_waits_for_room_and_ends_the_stream_if_there_is_none() {
     let rejected = bench.serving.counters.total().rejected_by_cause;
     assert_eq!(rejected, [("busy", 1)].into());
 }
+
+#[tokio::test(start_paused = true)]
+async fn answers_to_heavy_batches_that_nobody_reads_are_bounded() {
+    let bench = Bench::fresh();
+    let batch = |items| QueryRegionRequest {
+        header: header(),
+        ids: vec![1; items],
+        ..QueryRegionRequest::default()
+    };
+    let heavy = || QueryOf(&bench).stream(vec![batch(1_001), batch(1_001)]);
+    let mut unread = vec![];
+    for _ in 0..UNREAD {
+        let mut stream = heavy();
+        assert!(stream.next().await.expect("a frame").is_ok());
+        unread.push(stream);
+    }
+    let status = heavy().next().await.expect("an end").expect_err("no place");
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    let light = QueryOf(&bench).stream(vec![batch(1)]).next().await;
+    assert!(light.expect("a frame").is_ok(), "takes no place");
+    // Who asks for the next answer has taken the last one.
+    assert!(unread[0].next().await.expect("a frame").is_ok());
+    assert!(unread[0].next().await.is_none());
+    assert!(heavy().next().await.expect("a frame").is_ok());
+    // And who goes away leaves its place.
+    drop(unread.pop());
+    assert!(heavy().next().await.expect("a frame").is_ok());
+}
