@@ -124,6 +124,7 @@ Keys of the config file: the flags' names, and
   shutdown-deadline = \"5s\"   longest time for a graceful stop
   backend-timeout = \"3s\"     longest time for one call to PD
   max-backoff = \"3s\"         longest pause between attempts to reach PD
+  full-sync-deadline = \"30m\" longest time for a full sync; then it begins again
   admin-addr = \"\"            where GET and POST /router/api/v1/config are answered; nowhere by default
   admin-writable = false     whether POST may change anything
   store-cache-ttl = \"1s\"     how long the leader's answers about stores are given again; 0s: not at all

@@ -71,6 +71,8 @@ pub struct ServeConfig {
     pub backend_timeout: Duration,
     /// The longest pause between two attempts to reach PD (`max-backoff`); the first is a thirtieth.
     pub max_backoff: Duration,
+    /// How long a full sync may take before it is begun again (`full-sync-deadline`).
+    pub full_sync_deadline: Duration,
     /// What happens to a lookup that the map may not answer (`when-stale`).
     pub when_stale: WhenStale,
     /// Where regions are kept for the next start (`data-dir`); nowhere when nothing is said.
@@ -115,6 +117,7 @@ impl Default for ServeConfig {
             probe_interval: Duration::from_secs(3),
             backend_timeout: Duration::from_secs(3),
             max_backoff: Duration::from_secs(3),
+            full_sync_deadline: Duration::from_secs(30 * 60),
             when_stale: WhenStale::default(),
             data_dir: None,
             upstreams: vec![Upstream::Pd],

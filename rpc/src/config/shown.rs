@@ -47,6 +47,7 @@ pub fn entries(parsed: &Parsed) -> Vec<(&'static str, Value)> {
         ("probe-interval", time(serve.probe_interval)),
         ("backend-timeout", time(serve.backend_timeout)),
         ("max-backoff", time(serve.max_backoff)),
+        ("full-sync-deadline", time(serve.full_sync_deadline)),
         ("when-stale", json!(serve.when_stale.as_str())),
         ("present-as", json!(serve.present_as.as_str())),
         (

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::faults::Scenario;
 use crate::config::{self, parse_duration};
+use crate::pd::Dialect;
 
 /// What the words of the view and the report mean.
 const WORDS: &str = "\
@@ -17,6 +18,7 @@ A third of the lookups is asked of the leader, the rest of the replicas; what th
   missed    lookups that an open gate let through and that the map had no answer to
 With --when-stale read-through neither is left to the client: the replica asks the leader. The regions of one answer need
 not have been true at one moment then (torn); each is judged by its own age.
+With --dialect release-8.5 that is 300 ms more: so far a proof may reach beyond the leader's last broadcast.
 Without --duration the fault comes again every 20s. Data turns stale once a fault lasts longer than those bounds,
 1.4s here: keep --duration at 10s or more.
 Exit code: 0 all right, 1 stale or wrong answers (with --gate off only wrong ones), 2 it could not start.";
@@ -37,6 +39,9 @@ pub struct Args {
     /// What goes wrong, from 40% to 65% of the duration, or of each 20s without one
     #[arg(long, value_enum, default_value_t)]
     pub scenario: Scenario,
+    /// Which PD the leader speaks like on its sync streams
+    #[arg(long, value_enum, default_value_t)]
+    pub dialect: Dialect,
     /// Whether replicas refuse what may be stale; off shows what the gate is for
     #[arg(long, value_enum, default_value_t)]
     pub gate: GateSwitch,
@@ -107,6 +112,7 @@ impl Default for Args {
             clients: 8,
             duration: None,
             scenario: Scenario::default(),
+            dialect: Dialect::default(),
             gate: GateSwitch::default(),
             when_stale: WhenStale::default(),
             output: Output::default(),
@@ -144,6 +150,8 @@ mod tests {
             "20s",
             "--scenario",
             "leader-restart",
+            "--dialect",
+            "release-8.5",
             "--gate",
             "off",
         ];
@@ -153,7 +161,9 @@ mod tests {
             (args.scenario, args.gate),
             (Scenario::LeaderRestart, GateSwitch::Off)
         );
+        assert_eq!(args.dialect, Dialect::Release85);
         for bad in [
+            ["--dialect", "8"],
             ["--regions", "0"],
             ["--clients", "0"],
             ["--duration", "20"],

@@ -30,6 +30,8 @@ pub enum Scenario {
     Stall,
     /// The PD leader is away for a second, and comes back under a new term
     LeaderRestart,
+    /// Replica 2 is cut off until the leader has forgotten what it needs to go on
+    RingOverflow,
 }
 
 impl Scenario {
@@ -40,6 +42,7 @@ impl Scenario {
             Self::Throttle => "throttle",
             Self::Stall => "stall",
             Self::LeaderRestart => "leader-restart",
+            Self::RingOverflow => "ring-overflow",
         }
     }
 }
@@ -49,11 +52,12 @@ const RELAY_BUFFER: u32 = 16 << 10;
 /// The most that a throttled relay passes on in one piece.
 const RELAY_PIECE: usize = 512;
 
-/// A TCP relay in front of a server that can limit what the server sends, over all connections.
+/// A TCP relay in front of a server that can limit what the server sends, over all connections, and cut them all off.
 #[derive(Debug)]
 pub struct Relay {
     addr: SocketAddr,
     throttle: Arc<Throttle>,
+    cut: watch::Sender<bool>,
     stop: CancellationToken,
 }
 
@@ -85,16 +89,19 @@ impl Relay {
         let listener = socket.listen(64)?;
         let addr = listener.local_addr()?;
         let throttle = Arc::new(Throttle::new());
+        let cut = watch::Sender::new(false);
         let stop = CancellationToken::new();
         tokio::spawn(accept(
             listener,
             server,
             Arc::clone(&throttle),
+            cut.subscribe(),
             stop.clone(),
         ));
         Ok(Self {
             addr,
             throttle,
+            cut,
             stop,
         })
     }
@@ -102,6 +109,11 @@ impl Relay {
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Closes every connection and refuses new ones; or lets them pass again.
+    pub fn cut(&self, off: bool) {
+        self.cut.send_replace(off);
     }
 
     /// Its limit.
@@ -120,6 +132,7 @@ async fn accept(
     listener: TcpListener,
     server: SocketAddr,
     throttle: Arc<Throttle>,
+    cut: watch::Receiver<bool>,
     stop: CancellationToken,
 ) {
     loop {
@@ -129,9 +142,11 @@ async fn accept(
         };
         match accepted {
             Ok((client, _)) => {
-                let (throttle, stop) = (Arc::clone(&throttle), stop.clone());
+                let (throttle, mut cut, stop) = (Arc::clone(&throttle), cut.clone(), stop.clone());
                 tokio::spawn(async move {
                     tokio::select! {
+                        biased;
+                        _ = cut.wait_for(|off| *off) => {}
                         // A broken connection is passed on by closing the other half.
                         _ = relay(client, server, &throttle) => {}
                         () = stop.cancelled() => {}
@@ -305,6 +320,13 @@ mod tests {
         let mut received = Vec::new();
         client.read_to_end(&mut received).await.expect("passed on");
         assert_eq!(received, [7; 2_000]);
+
+        let mut client = TcpStream::connect(relay.addr())
+            .await
+            .expect("the relay listens");
+        let (_accepted, _) = server.accept().await.expect("the relay connects");
+        relay.cut(true);
+        assert_eq!(client.read(&mut bytes).await.ok(), Some(0), "closed");
     }
 
     #[tokio::test]

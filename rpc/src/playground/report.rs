@@ -9,12 +9,15 @@ use serde::Serialize;
 use super::args::{GateSwitch, WhenStale};
 use super::faults::Scenario;
 use super::judge::Bounds;
+use crate::pd::Dialect;
 
 /// The result of a run. Ages and times are in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// What went wrong on purpose.
     pub scenario: Scenario,
+    /// How the leader served its sync streams.
+    pub dialect: Dialect,
     /// Whether the replicas' gates could refuse.
     pub gate: GateSwitch,
     /// What the replicas did with lookups that their maps may not answer.
@@ -44,7 +47,7 @@ pub struct Report {
     pub stale_served_max_age_ms: u64,
     /// max-age, stall-threshold and the allowance together.
     pub stale_after_ms: u64,
-    /// For one round trip.
+    /// For one round trip, and on release 8.5 for how far a proof may reach beyond the leader's last broadcast.
     pub allowance_ms: u64,
     /// The largest number of the leader's changes that an item was behind by.
     pub max_behind_changes: u64,
@@ -83,6 +86,8 @@ pub struct ServerReport {
     pub behind_served: u64,
     /// Its part of `stale_served`.
     pub stale_served: u64,
+    /// Full syncs: those that the leader began to send, or that a replica took over.
+    pub full_syncs: u64,
 }
 
 impl Report {
@@ -95,7 +100,7 @@ impl Report {
 /// The bounds in words.
 pub(super) fn explain(bounds: &Bounds) -> String {
     format!(
-        "stale is older than {} ms: max-age {} ms, stall-threshold {} ms, and {} ms for one round trip",
+        "stale is older than {} ms: max-age {} ms, stall-threshold {} ms, and {} ms allowance",
         millis(bounds.stale_after()),
         millis(bounds.max_age),
         millis(bounds.stall_threshold),
@@ -127,7 +132,11 @@ impl fmt::Display for Report {
         } else {
             "off"
         };
-        write!(f, "scenario          {}, gate {gate}", self.scenario)?;
+        write!(
+            f,
+            "scenario          {}, gate {gate}, leader of {}",
+            self.scenario, self.dialect
+        )?;
         match self.when_stale {
             WhenStale::Refuse => writeln!(f)?,
             WhenStale::ReadThrough => writeln!(f, ", read-through")?,
@@ -211,6 +220,7 @@ mod tests {
     fn example() -> Report {
         Report {
             scenario: Scenario::Stall,
+            dialect: Dialect::Master,
             gate: GateSwitch::On,
             when_stale: WhenStale::Refuse,
             regions: 7,
@@ -244,6 +254,7 @@ mod tests {
                 missed: 1,
                 behind_served: 4,
                 stale_served: 0,
+                full_syncs: 1,
             }],
         }
     }

@@ -22,7 +22,8 @@ use super::server::PdServer;
 use super::view::{ReplicaScene, Scene, View};
 use super::world::{RestartError, World};
 use crate::config::ServeConfig;
-use crate::leader::{LeaderConfig, LeaderError};
+use crate::leader::{EmbeddedLeader, LeaderConfig, LeaderError};
+use crate::pd::Dialect;
 use crate::proto::metapb::Store;
 use crate::replica::hooks::{ApplyLayer, Hooks};
 use crate::replica::{Replica, StartError};
@@ -40,17 +41,11 @@ const START_DEADLINE_A_REGION: Duration = Duration::from_micros(100);
 const CYCLE: Duration = Duration::from_secs(20);
 /// When a fault begins and ends, in hundredths of the duration.
 const FAULT: (u32, u32) = (40, 65);
-/// How long the PD leader is away.
-const OUTAGE: Duration = Duration::from_secs(1);
-/// How many records its index is back, of those that PD saves it for.
-const INDEX_BACK: u64 = 37;
-/// The least that one change takes on the sync stream.
-const RECORD_BYTES: u64 = 120;
-/// A throttled link passes one of so many of the churn's bytes.
-const THROTTLE: u64 = 4;
 const STOP_DEADLINE: Duration = Duration::from_secs(1);
 /// Where the second replica is among the servers.
 const REPLICA_2: usize = 2;
+
+mod fault;
 
 /// Why a run could not start or go on. One line: what, and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -191,8 +186,25 @@ impl Playground {
             ..LeaderConfig::default()
         };
         let leader = LeaderConfig {
+            dialect: args.dialect,
             keepalive: leader.keepalive / SCALE,
+            // On release 8.5 every stream waits for as long.
+            send_timeout: match args.dialect {
+                Dialect::Master => leader.send_timeout,
+                Dialect::Release85 => leader.send_timeout / SCALE,
+            },
             ..leader
+        };
+        let leader = match args.scenario {
+            Scenario::RingOverflow => {
+                let ring = fault::small_ring(&args);
+                LeaderConfig {
+                    ring_capacity: ring,
+                    ring_limit: ring,
+                    ..leader
+                }
+            }
+            _ => leader,
         };
         let world = World::start(leader, regions, Arc::clone(&ledger), Arc::clone(&clock)).await?;
         let world = Arc::new(world);
@@ -224,7 +236,10 @@ impl Playground {
         let bounds = Bounds {
             max_age: serve.max_age,
             stall_threshold: serve.stall_threshold,
-            allowance: ALLOWANCE,
+            allowance: match args.dialect {
+                Dialect::Master => ALLOWANCE,
+                Dialect::Release85 => ALLOWANCE + serve.probe_interval,
+            },
         };
         let serve_regardless = args.gate == GateSwitch::Off;
         let through_relay = format!("http://{}", relay.addr());
@@ -280,12 +295,13 @@ impl Playground {
             regions,
             churn,
             scenario,
+            dialect,
             duration,
             gate,
             ..
         } = &self.args;
         let mut text = format!(
-            "{regions} regions, {churn} changes a second, scenario {scenario}\n\
+            "{regions} regions, {churn} changes a second, scenario {scenario}, leader of {dialect}\n\
              keepalives, probes and thresholds run at a tenth of their real values; {}\n",
             explain(&self.bounds),
         );
@@ -412,44 +428,6 @@ impl Playground {
         }
     }
 
-    /// One fault in the cycle that began at `begin`.
-    async fn fault(
-        &self,
-        load: &Load<PdServer>,
-        begin: Instant,
-        cycle: Duration,
-        shown: &Mutex<Option<&'static str>>,
-    ) -> Result<(), RestartError> {
-        let show = |what| *shown.lock().unwrap_or_else(PoisonError::into_inner) = what;
-        let end = begin + cycle * FAULT.1 / 100;
-        sleep_until(begin + cycle * FAULT.0 / 100).await;
-        match self.args.scenario {
-            Scenario::Steady => return Ok(()),
-            Scenario::Throttle => {
-                show(Some("the link to replica-2 is throttled"));
-                self.relay
-                    .throttle()
-                    .limit(Some((self.args.churn * RECORD_BYTES / THROTTLE).max(1_000)));
-                sleep_until(end).await;
-                self.relay.throttle().limit(None);
-            }
-            Scenario::Stall => {
-                show(Some("the apply of replica-2 stands still"));
-                self.stall.set(true);
-                sleep_until(end).await;
-                self.stall.set(false);
-            }
-            Scenario::LeaderRestart => {
-                show(Some("the PD leader is away"));
-                let outage = OUTAGE.min(cycle * (FAULT.1 - FAULT.0) / 100);
-                self.world.restart(outage, INDEX_BACK).await?;
-            }
-        }
-        load.tally().fault_ended(self.clock.now());
-        show(None);
-        Ok(())
-    }
-
     fn scene(
         &self,
         load: &Load<PdServer>,
@@ -509,6 +487,10 @@ impl Playground {
             missed: 0,
             behind_served: own.behind,
             stale_served: own.stale,
+            full_syncs: self
+                .world
+                .with_leader(EmbeddedLeader::full_syncs)
+                .unwrap_or_default(),
         };
         let tallies = tally.servers.iter().skip(LEADER + 1);
         let replicas = self.replicas.iter().zip(tallies).map(|(replica, own)| {
@@ -524,15 +506,17 @@ impl Playground {
                 missed: status.lookups.missed,
                 behind_served: own.behind,
                 stale_served: own.stale,
+                full_syncs: status.sync.full_syncs_published,
             }
         });
         let struck: &[usize] = match self.args.scenario {
             Scenario::Steady => &[],
-            Scenario::Throttle | Scenario::Stall => &[REPLICA_2],
+            Scenario::Throttle | Scenario::Stall | Scenario::RingOverflow => &[REPLICA_2],
             Scenario::LeaderRestart => &[1, REPLICA_2],
         };
         Report {
             scenario: self.args.scenario,
+            dialect: self.args.dialect,
             gate: self.args.gate,
             when_stale: self.args.when_stale,
             regions: self.args.regions,

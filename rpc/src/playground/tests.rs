@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::view::View;
 use super::*;
+use crate::pd::Dialect;
 
 fn short(scenario: Scenario) -> Args {
     Args {
@@ -66,6 +67,23 @@ async fn a_stalled_apply_is_refused_and_not_served_stale() {
     let report = played(short(Scenario::Stall)).await;
     assert_sound(&report);
     assert_eq!(report.stale_served, 0, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_the_leader_has_no_history_for_recovers_in_both_dialects() {
+    for dialect in [Dialect::Master, Dialect::Release85] {
+        let args = Args {
+            dialect,
+            ..short(Scenario::RingOverflow)
+        };
+        let report = played(args).await;
+        assert_sound(&report);
+        assert_eq!(report.stale_served, 0, "{report}");
+        assert!(
+            report.servers[2].full_syncs >= 2,
+            "cut off for as long as it takes: {report}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -287,6 +287,7 @@ impl Bound {
         sync.upstreams.clone_from(&config.upstreams);
         sync.probe_interval = config.probe_interval;
         sync.call_timeout = config.backend_timeout;
+        sync.full_sync_deadline = config.full_sync_deadline;
         sync.backoff = BackoffLimits {
             first: config.max_backoff / 30,
             longest: config.max_backoff,

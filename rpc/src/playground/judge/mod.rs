@@ -3,7 +3,7 @@
 //! The age of an answer is the time from the change that superseded what was answered to the sending
 //! of the request; an answer that was still true when the request was sent has no age. *Behind* is any
 //! age at all. *Stale* is an age above [`Bounds::stale_after`]: what the gate's thresholds allow, plus
-//! a stated allowance for one round trip. An answer that the leader's map never held, item by item and
+//! a stated allowance, for one round trip for instance. An answer that the leader's map never held, item by item and
 //! as a whole, is an error, whatever its age.
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct Bounds {
     pub max_age: Duration,
     /// The gate's `stall-threshold`.
     pub stall_threshold: Duration,
-    /// For one round trip.
+    /// For one round trip, and with a leader of release 8.5 for how far a proof may reach beyond its last broadcast.
     pub allowance: Duration,
 }
 
