@@ -38,6 +38,8 @@ mod fetch;
 mod follower;
 pub mod frame;
 mod gap;
+#[cfg(any(test, feature = "oracle"))]
+pub mod oracle;
 pub mod probe;
 mod queue;
 mod receive;
