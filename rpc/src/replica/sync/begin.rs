@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::Moment;
 
+use crate::pd::Dialect;
 use crate::proto::pdpb::SyncRegionResponse;
 use crate::replica::persist::Reign;
 use crate::replica::state::Shared;
@@ -42,6 +43,17 @@ pub(super) fn asks_for_everything(start_index: u64) -> bool {
     matches!(start_index, 0 | BEYOND_ALL)
 }
 
+/// The index to ask for: the own one, where it means something to the leader, else everything.
+///
+/// An own index of 0 asks for everything too, and that a leader of release 8.5 would answer with a part of it.
+pub(super) fn start_index(own: Option<u64>, dialect: Dialect) -> u64 {
+    match (own, dialect) {
+        (Some(next), _) if next != 0 => next,
+        (_, Dialect::Master) => 0,
+        (_, Dialect::Release85) => BEYOND_ALL,
+    }
+}
+
 /// Begins with the first frame, received at `at`. The term has been confirmed.
 pub(super) fn begin(
     shared: &Arc<Shared>,
@@ -67,6 +79,7 @@ pub(super) fn begin(
         spoken: Arc::clone(&spoken),
         batch_limit,
         broadcast: None,
+        drained: 0,
     };
     let kind = reader.peek(&frame);
     // The leader cannot be at an index below one that it has shown in this term.

@@ -70,10 +70,10 @@ use crate::replica::hooks::Hooks;
 use crate::replica::persist::{OtherCluster, Reign};
 use crate::replica::state::{LeaderView, PdView, Shared, StreamState};
 
+use begin::start_index;
 use context::{Context, Notes};
 use ending::Ending;
 use follower::Progress;
-use frame::BEYOND_ALL;
 use session::{Ended, Plan};
 
 pub use config::{SyncConfig, SyncConfigError, Upstream};
@@ -302,11 +302,7 @@ impl<T: PdTransport> Driver<T> {
         }
         self.load(term, &leader).await;
         let resumes = term.is_some() && term == self.term && !self.distrust;
-        let start_index = match self.dialect {
-            _ if resumes => self.progress.next,
-            Dialect::Master => 0,
-            Dialect::Release85 => BEYOND_ALL,
-        };
+        let start_index = start_index(resumes.then_some(self.progress.next), self.dialect);
         Ok(Ok(Plan {
             url,
             cluster_id,

@@ -26,8 +26,10 @@ use super::spoken::Spoken;
 #[derive(Debug)]
 pub(super) struct Heard {
     last: AtomicU64,
-    /// The last frame that a leader's broadcaster had nothing to add to; 0 before the first.
+    /// The last empty broadcast; 0 before the first.
     broadcast: AtomicU64,
+    /// The highest start of a broadcast that held all that waited; 0 before the first.
+    drained: AtomicU64,
     again: Notify,
 }
 
@@ -36,11 +38,19 @@ impl Heard {
         Self {
             last: AtomicU64::new(moment.as_nanos()),
             broadcast: AtomicU64::new(broadcast.map_or(0, Moment::as_nanos)),
+            drained: AtomicU64::new(0),
             again: Notify::new(),
         }
     }
 
-    /// When the leader last broadcast all that it had recorded; `None` before the first time.
+    /// Changes that were made before the records of this index were taken from the queue are recorded before them, or
+    /// in the same broadcast.
+    pub(super) fn drained(&self) -> u64 {
+        // Relaxed: see `last`.
+        self.drained.load(Relaxed)
+    }
+
+    /// When the leader last broadcast that it had nothing new; `None` before the first time.
     pub(super) fn broadcast(&self) -> Option<Moment> {
         // Relaxed: see `last`.
         match self.broadcast.load(Relaxed) {
@@ -49,12 +59,13 @@ impl Heard {
         }
     }
 
-    /// Returns when the leader has broadcast since `moment`, or ever if that is `None`.
-    pub(super) async fn broadcast_since(&self, moment: Option<Moment>) {
+    /// Returns when the leader has broadcast that it had nothing new since `moment`, or ever if that is `None`; or all
+    /// that waited, from `index` on.
+    pub(super) async fn broadcast_since(&self, moment: Option<Moment>, index: u64) {
         loop {
             // Made before the look, so that what is heard in between wakes it.
             let again = self.again.notified();
-            if self.broadcast() > moment {
+            if self.broadcast() > moment || self.drained() >= index {
                 return;
             }
             again.await;
@@ -72,10 +83,13 @@ impl Heard {
         self.again.notify_waiters();
     }
 
-    fn note_broadcast(&self, at: Moment) {
+    fn note_broadcast(&self, broadcast: Option<Moment>, drained: u64) {
         // Relaxed: see `last`.
-        self.broadcast.store(at.as_nanos(), Relaxed);
-        self.again.notify_waiters();
+        let nanos = broadcast.map_or(0, Moment::as_nanos);
+        let news = self.broadcast.swap(nanos, Relaxed) != nanos;
+        if self.drained.fetch_max(drained, Relaxed) < drained || news {
+            self.again.notify_waiters();
+        }
     }
 
     /// Returns when the stream has been heard of since `moment`.
@@ -111,8 +125,10 @@ pub(super) struct Reader {
     /// What the leader has shown of its dialect.
     pub(super) spoken: Arc<Spoken>,
     pub(super) batch_limit: u64,
-    /// When the leader last broadcast all that it had recorded.
+    /// When the leader last broadcast that it had nothing new.
     pub(super) broadcast: Option<Moment>,
+    /// The highest start of a broadcast that held all that waited.
+    pub(super) drained: u64,
 }
 
 impl Reader {
@@ -134,8 +150,13 @@ impl Reader {
         if kind.shows_master(self.phase, shape) {
             self.spoken.shown_master();
         }
-        if self.is_broadcast(kind, shape) {
-            self.broadcast = Some(at);
+        match kind {
+            Kind::Keepalive | Kind::Completion => self.broadcast = Some(at),
+            Kind::Joined if shape.len == 0 => self.broadcast = Some(at),
+            Kind::Joined | Kind::Records if self.holds_all_that_waited(shape) => {
+                self.drained = self.drained.max(shape.start_index);
+            }
+            _ => {}
         }
         self.phase = next;
         if let Some(head) = kind.head(shape) {
@@ -178,17 +199,11 @@ impl Reader {
         }
     }
 
-    /// Whether release 8.5's broadcaster sent the frame, and nothing was waiting then: not an answer to the request,
-    /// which it has no part in, and not the full frame that it sends when more waits.
-    fn is_broadcast(&self, kind: Kind, frame: Shape) -> bool {
-        match kind {
-            Kind::Keepalive | Kind::Completion => true,
-            Kind::Joined | Kind::Records => {
-                let answers = kind == Kind::Records && matches!(self.phase, Phase::Asked { .. });
-                !answers && frame.len <= self.batch_limit && frame.len != OLD_BATCH + 1
-            }
-            _ => false,
-        }
+    /// Whether records were broadcast by release 8.5's broadcaster with nothing left behind: not in answer to the
+    /// request, which it has no part in, and not the full frame that it sends when more waits.
+    fn holds_all_that_waited(&self, frame: Shape) -> bool {
+        let answers = matches!(self.phase, Phase::Asked { index } if index == frame.start_index);
+        !answers && frame.len <= self.batch_limit && frame.len != OLD_BATCH + 1
     }
 }
 
@@ -215,9 +230,7 @@ pub(super) async fn receive<F: FrameSource>(
             reader.shared.counters.frames.add(1);
             match reader.take(frame, at) {
                 Ok(received) => {
-                    if reader.broadcast == Some(at) {
-                        heard.note_broadcast(at);
-                    }
+                    heard.note_broadcast(reader.broadcast, reader.drained);
                     let queued = match received.kind {
                         // Sent to nobody else, and no faster than they are taken.
                         Kind::Snapshot | Kind::CatchUp | Kind::Completion => {

@@ -5,6 +5,7 @@
 //! by itself. The first to find a reason ends the session. What has been received is still applied, for a bounded time,
 //! so that the next session can start further on.
 
+use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -291,7 +292,7 @@ async fn follow<T: PdTransport>(
         feed: fed,
         probed,
         heard: Arc::clone(&heard),
-        withheld: None,
+        withheld: VecDeque::new(),
     };
     let watching = tokio::spawn(watcher.run(endings.clone(), leave.clone()));
     let fetching = is_full_sync.then(|| {

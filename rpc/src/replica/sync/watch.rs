@@ -6,13 +6,15 @@
 //!
 //! On master an answered probe is a proof of the time at which it was sent. A leader of release 8.5 records a change
 //! only when its one broadcaster takes it, and a slow follower holds the broadcaster up; meanwhile the leader answers
-//! probes as if nothing had happened. There a proof is of the probe's time, but of no later one than a probe's interval
-//! after the last broadcast on the stream. What was answered and could not be proven yet is, as soon as the next
-//! broadcast comes.
+//! probes as if nothing had happened. There an answered probe is a proof of its time once the stream brings records from
+//! the answered head on, in a broadcast that left nothing behind: it was made up after the answer, of all that had been
+//! changed by then. A quiet leader has no records to send; so until then the answer is a proof of no later time than a
+//! probe's interval after the last broadcast that said that there is nothing new.
 //!
 //! A replica that is followed in place of PD tells its term with each answer, and how much older than the question its
 //! own proof is: what it answers proves a time that much earlier.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,8 +54,8 @@ pub(super) struct Watch<T> {
     /// To be told when a completed full sync has been probed; dropped with the watch, the applier does not wait.
     pub(super) probed: watch::Sender<bool>,
     pub(super) heard: Arc<Heard>,
-    /// The last answer, as far as it is not a proof of its own time yet.
-    pub(super) withheld: Option<Withheld>,
+    /// Answers that are not proofs of their own time yet, the oldest first.
+    pub(super) withheld: VecDeque<Withheld>,
 }
 
 /// A head that was shown in this term, to a probe sent at a time that is not proven yet.
@@ -62,9 +64,10 @@ pub(super) struct Withheld {
     generation: u64,
     sent_at: Moment,
     head: u64,
-    /// The last broadcast that was taken into account.
-    broadcast: Option<Moment>,
 }
+
+/// As many as the gate keeps. Behind so many the map is too old to answer.
+const MOST_WITHHELD: usize = 16;
 
 /// A probe that was answered, before the term has been looked at again.
 struct Answered {
@@ -171,41 +174,47 @@ impl<T: PdTransport> Watch<T> {
         }
     }
 
-    /// Waits for `time`, and lets the last answer count for as much as is broadcast meanwhile.
+    /// Waits for `time`, and lets what was answered count for as much as is broadcast meanwhile.
     async fn rest(&mut self, time: Duration) {
         let until = Instant::now() + time;
-        while let Some(withheld) = self.withheld {
-            let heard = self.heard.broadcast_since(withheld.broadcast);
+        loop {
+            // Read before it is taken into account, so that what comes in between wakes this.
+            let seen = self.heard.broadcast();
+            self.credit();
+            let Some(oldest) = self.withheld.front() else {
+                break;
+            };
+            let heard = self.heard.broadcast_since(seen, oldest.head);
             if timeout_at(until, heard).await.is_err() {
                 return;
             }
-            self.credit(withheld);
         }
         sleep_until(until).await;
     }
 
-    /// Lets an answer of this term be a proof, of as late a time as the leader's dialect allows. Whether it is any.
-    fn credit(&mut self, mut answer: Withheld) -> bool {
+    /// Lets answers of this term be proofs, of as late a time as the leader's dialect allows. Whether the last is any.
+    fn credit(&mut self) -> bool {
         let gate = &self.context.shared.gate;
-        let Withheld {
-            generation,
-            sent_at,
-            head,
-            ..
-        } = answer;
-        answer.broadcast = self.heard.broadcast();
-        let latest = if self.spoken.is_master() {
-            Some(sent_at)
-        } else {
-            let grace = self.context.config.probe_interval;
-            answer.broadcast.map(|at| at.saturating_add(grace))
-        };
-        self.withheld = (latest < Some(sent_at)).then_some(answer);
-        match latest {
-            Some(latest) => gate.probe_answered(generation, latest.min(sent_at), head),
-            None => gate.head_received(generation, head),
-        }
-        latest.is_some()
+        let grace = self.context.config.probe_interval;
+        let (master, drained) = (self.spoken.is_master(), self.heard.drained());
+        let quiet = self.heard.broadcast().map(|at| at.saturating_add(grace));
+        let mut proves = false;
+        self.withheld.retain(|answer| {
+            let Withheld {
+                generation,
+                sent_at,
+                head,
+            } = *answer;
+            let whole = master || drained >= head || quiet >= Some(sent_at);
+            let proven = if whole { Some(sent_at) } else { quiet };
+            proves = proven.is_some();
+            match proven {
+                Some(proven) => gate.probe_answered(generation, proven, head),
+                None => gate.head_received(generation, head),
+            }
+            !whole
+        });
+        proves
     }
 
     fn is_following(&self) -> bool {
@@ -372,12 +381,15 @@ impl<T: PdTransport> Watch<T> {
                     sent_at,
                     ..
                 } = answered;
-                let proves = self.credit(Withheld {
+                if self.withheld.len() == MOST_WITHHELD {
+                    self.withheld.pop_front();
+                }
+                self.withheld.push_back(Withheld {
                     generation,
                     sent_at,
                     head,
-                    broadcast: None,
                 });
+                let proves = self.credit();
                 shared.counters.probes_proved.add(1);
                 return Ok(proves);
             }

@@ -13,10 +13,10 @@ use crate::proto::metapb::Peer;
 use crate::proto::pdpb::{Error, ResponseHeader, SyncRegionResponse};
 use crate::replica::state::Shared;
 
-use super::super::begin::{Asked, begin};
+use super::super::begin::{Asked, begin, start_index};
 use super::super::ending::Ending;
 use super::super::follower::{Fetched, Follower, Progress, Then, Want};
-use super::super::frame::{BEYOND_ALL, Copied, Copying, Shape};
+use super::super::frame::{Copied, Copying, Shape};
 use super::super::queue::Received;
 use super::super::receive::Reader;
 use super::super::spoken::Spoken;
@@ -89,11 +89,8 @@ impl Replica {
         if self.session.is_some() {
             return;
         }
-        let asked = match self.dialect {
-            _ if self.trusts => self.progress.next,
-            Dialect::Master => 0,
-            Dialect::Release85 => BEYOND_ALL,
-        };
+        let own = self.trusts.then_some(self.progress.next);
+        let asked = start_index(own, self.dialect);
         self.session = Some(Session {
             line: answer(leader, asked),
             asked,
