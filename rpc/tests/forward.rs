@@ -22,13 +22,21 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request};
 
 async fn replica(leader: &EmbeddedLeader, present_as: PresentAs) -> Replica {
+    replica_with(leader, present_as, WhenStale::Refuse).await
+}
+
+async fn replica_with(
+    leader: &EmbeddedLeader,
+    present_as: PresentAs,
+    when_stale: WhenStale,
+) -> Replica {
     let config = ServeConfig {
         name: "under-test".to_owned(),
         backend_endpoints: vec![leader.url().parse().expect("a URL")],
         listen: "http://127.0.0.1:0".parse().expect("a URL"),
         probe_interval: Duration::from_millis(100),
         present_as,
-        when_stale: WhenStale::Refuse,
+        when_stale,
         ..ServeConfig::default()
     };
     let replica = Replica::start(config, Hooks::default())
@@ -225,4 +233,24 @@ async fn a_replica_stops_in_good_order_although_a_stream_goes_through_it() {
     assert!(stopped.graceful);
     let status = stream.message().await.expect_err("ended");
     assert_eq!(status.code(), Code::Unavailable);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn presented_as_self_the_leader_is_asked_for_those_who_mean_the_leader() {
+    let leader = leader(CLUSTER, 10).await;
+    let replica = replica_with(&leader, PresentAs::Me, WhenStale::ReadThrough).await;
+    let mut pd = PdClient::new(channel(replica.addr()).await);
+    let request = GetRegionRequest {
+        header: header(),
+        region_key: "0003".into(),
+        need_buckets: false,
+    };
+    let forwarded = replica.status().forwarded.forwarded;
+    let before = leader.lookups();
+    let answer = pd.get_region(request).await.expect("the leader's answer");
+    let source = answer.metadata().get("tidegate-source");
+    assert_eq!(source.expect("told"), "leader");
+    assert_eq!(answer.into_inner().region.expect("found").id, 3);
+    assert_eq!(leader.lookups(), before + 1);
+    assert_eq!(replica.status().forwarded.forwarded, forwarded);
 }

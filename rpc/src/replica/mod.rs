@@ -369,6 +369,7 @@ impl Bound {
         let presence = Presence {
             present_as: config.present_as,
             allow_bounded_staleness: config.allow_bounded_staleness,
+            reads_through: config.when_stale == WhenStale::ReadThrough,
             name: config.name.clone(),
             advertise: advertise.clone(),
             store_cache_ttl: config.store_cache_ttl,

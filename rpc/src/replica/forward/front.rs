@@ -60,12 +60,16 @@ where
     fn call(&mut self, request: http::Request<Body>) -> Answer {
         let (mut head, body) = request.into_parts();
         let route = self.gateway.route(head.uri.path(), &mut head.headers);
-        if matches!(route, Route::HereAsFollower) {
-            route::allow_follower(&mut head.headers);
+        match route {
+            Route::HereAsFollower => route::allow_follower(&mut head.headers),
+            Route::HereFromLeader => route::demand_the_leaders(&mut head.headers),
+            _ => {}
         }
         let request = http::Request::from_parts(head, body);
         match route {
-            Route::Here | Route::HereAsFollower => Box::pin(self.inner.call(request)),
+            Route::Here | Route::HereAsFollower | Route::HereFromLeader => {
+                Box::pin(self.inner.call(request))
+            }
             Route::Leader => Box::pin(forward(Arc::clone(&self.gateway), request)),
             Route::Stores(ask) => Box::pin(stores(Arc::clone(&self.gateway), ask, request)),
             Route::Myself => Box::pin(myself(Arc::clone(&self.gateway), request)),

@@ -56,6 +56,8 @@ pub(super) struct Presence {
     pub(super) present_as: PresentAs,
     /// Under [`PresentAs::Me`]: a lookup that asks for the leader's answer may be given ours.
     pub(super) allow_bounded_staleness: bool,
+    /// The leader is asked on callers' behalf (F7).
+    pub(super) reads_through: bool,
     pub(super) name: String,
     /// Where clients reach us.
     pub(super) advertise: String,

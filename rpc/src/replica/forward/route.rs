@@ -15,8 +15,9 @@ use tonic::Status;
 use super::stores::Ask;
 use super::{Gateway, headers};
 use crate::config::PresentAs;
+use crate::replica::ask::MARK;
 use crate::replica::serve::{
-    allows_follower, closed, forwarded_host, is_client_url, refuse_to_forward,
+    MAX_AGE, allows_follower, closed, forwarded_host, is_client_url, refuse_to_forward,
 };
 
 /// Where a call goes.
@@ -26,6 +27,8 @@ pub(super) enum Route {
     Here,
     /// It is answered here, and an answer from a follower will do although the caller has not said so.
     HereAsFollower,
+    /// It is answered here with what the leader says now: asked together with the questions of others.
+    HereFromLeader,
     /// It goes to the leader.
     Leader,
     /// It asks for stores: the leader's answer, which may be a moment old.
@@ -104,6 +107,10 @@ impl Gateway {
             PresentAs::Backend => as_follower,
             PresentAs::Me if allows_follower(headers) => as_follower,
             PresentAs::Me if self.presence.allow_bounded_staleness => Route::HereAsFollower,
+            // A replica that asks is asked back nothing; its call goes on as it is.
+            PresentAs::Me if self.presence.reads_through && !headers.contains_key(MARK) => {
+                Route::HereFromLeader
+            }
             PresentAs::Me => Route::Leader,
         }
     }
@@ -144,6 +151,12 @@ enum Host {
     Nobody,
     Leader,
     Refused(String),
+}
+
+/// Says in a caller's stead that only what the leader says now will do.
+pub(super) fn demand_the_leaders(headers: &mut HeaderMap) {
+    allow_follower(headers);
+    headers.insert(MAX_AGE, HeaderValue::from_static("0"));
 }
 
 /// Says in a caller's stead that an answer from a follower will do.

@@ -51,6 +51,7 @@ fn gateway(present_as: PresentAs, advertise: &str) -> Arc<Gateway> {
     let presence = Presence {
         present_as,
         allow_bounded_staleness: false,
+        reads_through: false,
         name: "under-test".to_owned(),
         advertise: advertise.to_owned(),
         store_cache_ttl: Duration::from_secs(1),

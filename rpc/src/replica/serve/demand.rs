@@ -36,7 +36,7 @@ use super::counters::Rejection;
 use crate::proto::metapb::Region;
 use crate::replica::ask::MARK;
 
-const MAX_AGE: &str = "tidegate-max-age-ms";
+pub(in crate::replica) const MAX_AGE: &str = "tidegate-max-age-ms";
 const MAX_LAG: &str = "tidegate-max-lag";
 const FLOOR: &str = "tidegate-floor";
 const TIMEOUT: &str = "grpc-timeout";

@@ -61,6 +61,7 @@ use crate::proto::pdpb::{
 };
 
 pub(super) use checks::refuse_to_forward;
+pub(super) use demand::MAX_AGE;
 pub(super) use fresh::SOURCE;
 pub(super) use health::HealthService;
 pub(super) use metadata::{allows_follower, forwarded_host, is_client_url};

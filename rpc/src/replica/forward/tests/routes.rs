@@ -79,6 +79,30 @@ fn under_self_a_lookup_without_the_follower_key_means_the_leader() {
 }
 
 #[test]
+fn under_self_with_read_through_the_leader_is_asked_from_here_unless_a_replica_asks() {
+    let gateway = gateway(PresentAs::Me, OWN);
+    leader_is(&gateway, 1, LEADER, 1);
+    let presence = Presence {
+        reads_through: true,
+        ..gateway.presence.clone()
+    };
+    let remote = Arc::clone(&gateway.remote);
+    let through = Gateway::new(Arc::clone(&gateway.serving), remote, presence);
+    let replica = [("tidegate-read-through", "1")];
+    for method in LOOKUPS.into_iter().chain(["QueryRegion"]) {
+        assert!(
+            matches!(route(&through, method, &[]), Route::HereFromLeader),
+            "{method}"
+        );
+        assert!(
+            matches!(route(&through, method, &replica), Route::Leader),
+            "{method}"
+        );
+    }
+    assert!(matches!(route(&through, "Tso", &[]), Route::Leader));
+}
+
+#[test]
 fn a_forwarded_host_is_the_leader_or_ourselves_or_refused() {
     for present_as in [PresentAs::Backend, PresentAs::Me] {
         let gateway = gateway(present_as, OWN);
