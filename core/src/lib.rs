@@ -36,22 +36,32 @@
 //! module's documentation:
 //!
 //! - The map is one pointer to an immutable root, which a writer replaces by one
-//!   compare-and-swap; readers hold a guard, and what was replaced is freed when all
-//!   guards of the time have ended. Tree (`tree/mod.rs`), index by id and generation
-//!   hang in the one root.
-//! - An entry is immutable but for one word (`entry/word.rs`). Each transition is one
-//!   read-modify-write of it. A writer that replaces an entry looks at its pin before
-//!   the swap, and marks the entry as superseded after it: whoever pins in between is
-//!   found by one of the two, or told to look again.
+//!   compare-and-swap; readers and writers hold a guard, and what was replaced is freed
+//!   some time after all guards of the time have ended. A thread that stops with a guard
+//!   stops nobody, but holds back all freeing in the process; a writer that stops
+//!   between its swap and its last step holds back what it has replaced besides. Tree
+//!   (`tree/mod.rs`), index by id and generation hang in the one root.
+//! - A generation is one life of the content: a number that [`RegionMap::replace_with`]
+//!   sets and batches carry on. A batch that is overtaken by it is done again on the new
+//!   content, as if it had come after.
+//! - An entry is immutable but for one word (`entry/word.rs`), and in one map. Each
+//!   transition is one read-modify-write of the word. A writer that replaces an entry
+//!   looks at its pin before the swap, and marks the entry as superseded after it, its
+//!   second step: whoever pins in between is found by one of the two, or told to look
+//!   again.
 //! - A history has one appender. It fills a place, then publishes the next index
 //!   (Release), then reads nothing of readers but the list of what they retain, when
 //!   it evicts: the appender announces what goes, and a reader enters what it needs,
 //!   each before a sequentially consistent fence and a look at the other's word.
-//! - The gate is a word with the published generation, and a bank of counters for it.
-//!   The map's new root comes first and the word second; an answer is given only if
-//!   the generation of the snapshot is that of the word, before and after the lookup.
-//!   Proofs are settled by whoever comes second, the prober or the applier, by the
-//!   same pair of fences.
+//! - The gate is a word with the published generation, and two banks of counters, of
+//!   which a generation's lowest bit chooses one. [`Gate::begin`](gate::Gate::begin)
+//!   empties the bank of a new generation, which is the one that does not answer, once
+//!   the tasks that report for earlier generations with that bit have ended. The map's
+//!   new root comes first and the word second. Before the lookup `decide` compares the
+//!   word with the map's generation; after it `recheck` compares it with the snapshot's,
+//!   and counts the age on from `decide`, so that a later proof makes no earlier
+//!   snapshot younger. `apply_finished` follows the map's change. Proofs are settled by
+//!   whoever comes second, the prober or the applier, by the same pair of fences.
 //!
 //! Each ordering is commented with its partner and with the loom model that fails
 //! without it; `loom-tests/README.md` shows that it does.
@@ -70,12 +80,14 @@
 //!   confirmations, deadlines and reloads show at once, to everyone who holds the
 //!   entry. Each transition is one step on one word, so that an entry that was
 //!   found invalid is never valid again, and who sees a mark sees what its marker
-//!   had done before. An entry that has left the map says so, to whoever tries to
-//!   mark it.
+//!   had done before. A replaced or removed entry says so to whoever tries to mark it,
+//!   from its writer's second step on. Until then it still accepts marks; of these only
+//!   a pin is handed on.
 //! - A pin to the PD leader outlives the entry that it was set on, whoever replaces
 //!   that, until a description from the PD leader or under another epoch takes its
-//!   place. A load that starts while the replacement is being published may still
-//!   miss a pin that was set in that moment; the next one does not.
+//!   place. Removal, displacement by another region and [`RegionMap::replace_with`] end
+//!   pins; `replace_with` marks nothing. A load may miss a pin that was set while the
+//!   replacement was being published, until that writer has taken its second step.
 //! - The gate's decision belongs to a generation; an answer needs the snapshot's
 //!   generation to be equal to the gate's.
 //!

@@ -75,7 +75,8 @@ pub enum Renewed {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[must_use = "an invalid or superseded entry was not flagged"]
 pub enum Flagged {
-    /// The flag is set from now on.
+    /// The flag is set from now on. A fixed deadline has no effect on an entry that
+    /// has none.
     Done,
     /// What it asks for was asked for before.
     Already,
@@ -104,7 +105,8 @@ pub enum Ripened {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[must_use = "who takes a reload has to do it, or to restore it"]
 pub enum Taken {
-    /// The caller, and nobody else, is to reload the region.
+    /// The caller, and nobody else, is to reload the region. Of two reloads that
+    /// were asked for this is the more urgent; both have been taken.
     Reload(Reload),
     /// No reload is asked for, or another has taken it.
     Nothing,
@@ -124,7 +126,9 @@ pub enum Reload {
 }
 
 impl Renewed {
-    /// Whether the entry may be used.
+    /// Whether the entry is valid and not expired. Whether it is to be reloaded
+    /// first is another question: see
+    /// [`StateWord::renew`](super::StateWord::renew).
     #[must_use]
     pub const fn is_good(self) -> bool {
         matches!(

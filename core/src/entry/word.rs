@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 0..=3 | reason | markers, once: 0 is "valid", anything else the first [`InvalidReason`] |
 //! | 4 | `LEADER_PIN` | markers. Set, never cleared |
-//! | 5 | `INHERITED_PIN` | the writer that replaced a pinned entry by this one. Set, never cleared once published; both pins mean the same |
+//! | 5 | `INHERITED_PIN` | the writer that replaced a pinned entry by this one. Set, never cleared once published (an attempt to publish that failed is no publication); both pins mean the same |
 //! | 6 | `SUPERSEDED` | the writer that replaced or removed the entry. Set, never cleared |
 //! | 7 | `RELOAD_ON_ACCESS` | set by markers and by who restores a reload; cleared by who takes it |
 //! | 8 | `DELAYED_PENDING` | set by markers; cleared by the sweeper that ripens it |
@@ -29,14 +29,19 @@
 //!
 //! - A reason goes from valid to invalid once and never back; the first reason
 //!   wins (E1). A region that turns out to be good again is a new entry.
-//! - The time never moves on an entry that is invalid (E2), nor do its flags: they
-//!   live in the word of the reason, so "still valid?" and the change are one
-//!   compare-and-swap. Nor does a deadline move that has passed.
+//! - The time never moves on an entry that is invalid (E2), nor do `FIXED` and the
+//!   flags of reloads: they live in the word of the reason, so "still valid?" and the
+//!   change are one compare-and-swap. Pins and `SUPERSEDED` may still be set. Nor does
+//!   a deadline move that has passed.
 //! - The pin says: the next load of this region must ask the PD leader. It is
 //!   never cleared, it ends with the entry; who takes the entry's place without
-//!   the PD leader's word under the same epoch inherits it (E3).
+//!   the PD leader's word under the same epoch inherits it (E3). Removal,
+//!   displacement by another region and the replacement of the whole map end it.
 //! - On an entry that is superseded nothing moves at all, but for a pin that a
-//!   writer hands down (below).
+//!   writer hands down (below). Replacing the whole map supersedes nothing.
+//!
+//! An entry is put into one map, once: `SUPERSEDED` and an inherited pin are about
+//! that map, and a description that two maps hold has an entry, and a word, in each.
 //!
 //! # Three degrees of doubt
 //!
@@ -47,13 +52,14 @@
 //! sweeper comes by and ripens it to `ready`, which spreads the reloads of many
 //! regions over the pace of the sweep. A reload flag is **taken** by who reloads:
 //! of many accesses, one. If its reload fails, it **restores** the flag, or nobody
-//! would ever reload; [`ReloadTicket`](super::ReloadTicket) does so whichever way
-//! the reload ends. A flag that is set while another reload is under way is not
-//! part of what was taken, and stays for the next.
+//! would ever reload; [`ReloadTicket`](super::ReloadTicket) does so unless it is
+//! told that the reload is done. A flag that is set while another reload is under
+//! way is not part of what was taken, and stays for the next.
 //!
 //! # The hand-over of a pin
 //!
-//! A marker that pins an entry may race with a writer that replaces it. The
+//! A marker that pins an entry may race with a writer that replaces it. Until its
+//! writer's second step a replaced entry accepts marks; only a pin is handed on. The
 //! writer looks at the pin before it publishes, so that a replacement carries
 //! an inherited pin from the first moment that it can be seen. A pin that comes
 //! later than that look is caught by the second step: having published, the
@@ -72,9 +78,9 @@
 //! to whatever is live by then.
 //!
 //! Between publication and the second step the replacement can be seen without
-//! the pin that it is about to get, so a load that starts in that moment may
-//! still ask a follower; the pin then waits for the load after it. It is never
-//! lost.
+//! the pin that it is about to get, so loads may still ask a follower until that
+//! writer has taken its second step, however long it is stopped before it. The pin
+//! is never lost.
 //!
 //! [`Provenance`]: crate::Provenance
 
@@ -175,8 +181,12 @@ impl StateWord {
         confirmed.map_or_else(|refused| refused, |_| Confirmed::Done)
     }
 
-    /// An access at `now`: says whether the entry is good, and moves its deadline
-    /// on if it is due, at most once per band of `ttl`.
+    /// An access at `now`: says whether the entry is valid and not expired, and
+    /// moves its deadline on if it is due, at most once per band of `ttl`.
+    ///
+    /// Does not look at reloads: take a ticket first
+    /// ([`ReloadTicket::take`](super::ReloadTicket::take)). An entry that is to be
+    /// reloaded on access is good here and not [`State::is_usable`].
     ///
     /// `jitter` is drawn only if there is something to write; see
     /// [`Ttl::deadline`].
@@ -205,7 +215,8 @@ impl StateWord {
 
     /// Fixes the deadline where it is, so that the region is loaded again after
     /// one TTL however often it is asked for: for an entry that routes around
-    /// something that may come back.
+    /// something that may come back. An entry without a deadline is flagged, too
+    /// ([`Flagged::Done`]), and never expires.
     pub fn expire_after_ttl(&self) -> Flagged {
         self.flag(|state| (!state.is_fixed()).then(|| state.with_fixed_deadline()))
     }
@@ -245,7 +256,10 @@ impl StateWord {
         ripened.map_or_else(|refused| refused, |_| Ripened::Done)
     }
 
-    /// Takes the reload that is asked for, all of it, so that nobody else does.
+    /// Takes the reload that is asked for, so that nobody else does: both
+    /// [`Reload::OnAccess`] and [`Reload::Delayed`] if it is asked for in both ways,
+    /// and then only the former is reported, and restored if the reload fails. A
+    /// delayed reload that is still pending stays.
     ///
     /// [`ReloadTicket::take`](super::ReloadTicket::take) does the same and cannot
     /// be forgotten.
@@ -304,10 +318,10 @@ impl StateWord {
     }
 
     /// Takes back an inherited pin, because the publication for which it was
-    /// inherited has failed. `&mut` in spirit: nobody else has seen the entry. A
-    /// pin of the entry's own stays.
+    /// inherited has failed. `&mut` in spirit: no map has shown the entry, which is
+    /// put into one map only. A pin of the entry's own stays.
     pub(crate) fn disinherit_unpublished(&self) {
-        // Relaxed: the entry is private to the caller until it is published.
+        // Relaxed: the entry is in no map before it is published.
         self.0.fetch_and(!INHERITED_PIN, Relaxed);
     }
 

@@ -67,12 +67,6 @@ impl Batch {
         self.changes.push(Change::Put { entry, expect });
     }
 
-    /// Adds: the same with an entry that another map holds or has held. Both then
-    /// read and write one state word; nothing is copied.
-    pub fn put_shared(&mut self, entry: SharedEntry, expect: Expect) {
-        self.changes.push(Change::Put { entry, expect });
-    }
-
     /// Adds: take the region `id` out, if the map holds what is expected.
     pub fn remove(&mut self, id: u64, expect: Expect) {
         self.changes.push(Change::Remove { id, expect });

@@ -24,9 +24,10 @@
 //! # Protocol
 //!
 //! A *reader* pins a guard of the reclaimer, then loads the pointer to the root
-//! record (Acquire), then follows plain pointers down. It writes nothing and waits
-//! for nobody; what it has reached stays alive and as it was until the guard ends.
-//! The index of ids hangs in the same record, so that both answer for one moment.
+//! record (Acquire), then follows plain pointers down. It writes nothing shared, but
+//! for collecting garbage at times, and waits for nobody; what it has reached stays
+//! alive and as it was until the guard ends. The index of ids hangs in the same
+//! record, so that both answer for one moment.
 //!
 //! A *writer* pins a guard, loads the root in the same way, and builds the next one
 //! beside it: of each node on the way to a change it makes a copy of its own, once,
@@ -34,25 +35,40 @@
 //! to its own by one compare-and-swap (Release: all that is new is written before).
 //!
 //! - It succeeds: the old root, the nodes and pages that were copied and the
-//!   entries that were displaced are unreachable for whoever pins from now on. They
-//!   go to the reclaimer in one bag, which is freed when the last guard that was
-//!   pinned by then has ended.
+//!   entries that were displaced are unreachable for whoever pins from now on. The
+//!   entries are superseded and their late pins handed down (`entry/word.rs`). Then
+//!   all of it goes to the reclaimer in one bag.
 //! - It fails: another writer was faster. The private copies are freed at once, and
 //!   all is done again from the root that is there now, the rules of epochs
 //!   included. So of several writers one always gets on (lock-free), and one that
-//!   stops in the middle has changed nothing that others see.
+//!   stops before its swap has changed nothing that others see.
 //!
-//! The writer's guard lasts from before the load until after the swap. It keeps the
-//! root that it set out from alive, so that no new root can have its address: a
-//! compare-and-swap that succeeds replaces the very root that was read.
+//! A bag is freed some time after the last guard that was pinned when it was handed
+//! over has ended, by any thread that pins or flushes, a reader's included. For an
+//! entry this gives up the map's count; [`SharedEntry`](crate::SharedEntry)s keep it
+//! alive. A map that was replaced whole goes in portions.
+//!
+//! The writer's guard lasts from before the first load until the bag is handed over;
+//! retries keep it. Until the swap it keeps the root that was read alive, so that no
+//! new root can have its address: a compare-and-swap that succeeds replaces the very
+//! root that was read. After it the guard keeps the displaced entries and their heirs
+//! alive, to be superseded and given pins.
+//!
+//! A thread that stops with a guard, reader or writer, stops nobody, but holds back
+//! all freeing in the process. What a writer has replaced waits for its last step.
 //!
 //! # Life of a node
 //!
 //! *Private*: made by an edit, changed in place by that edit, known to nobody
 //! else. *Published*: reachable from a root, never changed again. *Retired*:
-//! reachable from no root that can still be loaded, freed when the last guard
+//! reachable from no root that can still be loaded, freed after the last guard
 //! that could know it has ended. A failed publication ends private nodes without
-//! the detour.
+//! the detour, and so does an edit that drops a node that it made itself.
+//!
+//! Blocks of separators live by the same rules, without a count of the nodes that
+//! share one. These are copies of one node, of which the newest tree holds one: the
+//! edit that changes the block or drops that node retires it, and older snapshots
+//! have it until their guards end.
 //!
 //! A node's tag says which edit may change it: the version that the edit set out
 //! to publish. Versions of published roots only grow, so an edit that starts

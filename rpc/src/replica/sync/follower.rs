@@ -264,8 +264,8 @@ impl Follower {
         let count = regions.len();
         let mut entries = Vec::new();
         if count > 0 {
-            let outcomes = match &mut self.staged {
-                Some(staged) => staged.put(regions, source, at, &self.shared.map),
+            let outcomes = match &self.staged {
+                Some(staged) => staged.put(regions, source, at),
                 None => {
                     let outcomes;
                     (outcomes, entries) = self.answer_with(regions, at);

@@ -1,15 +1,15 @@
 //! A full sync in the making: a map of its own, under the next generation.
 //!
 //! The map that answers is not touched until the new one is complete. A sync that is given up leaves nothing behind but
-//! its generation's number, which is not used again. What did not change between the two is one entry in both, so that
-//! a full sync does not take the memory of a second map.
+//! its generation's number, which is not used again. The two share no entry, not even one that says the same in both: what
+//! a change in one map marks in an entry (superseded) would be false in the other, where the leader's word could then not
+//! confirm it any more. So a full sync takes the memory of a second map until the first is freed.
 //!
 //! A map without a proof answers nothing. So while the old map answers, the new one is probed before it is swapped in,
 //! and takes over with the proof in hand.
 
 use tidegate_core::{
-    Batch, BulkLoad, Entry, Expect, Key, Moment, Outcome, Provenance, Region, RegionMap,
-    SharedEntry, Snapshot,
+    Batch, BulkLoad, Entry, Key, Moment, Outcome, Provenance, Region, RegionMap, Snapshot,
 };
 
 use crate::replica::state::Shared;
@@ -48,8 +48,6 @@ pub(in crate::replica) struct Staged {
     /// The next index, once the stream is at indexes; and when the last frame before it was received.
     pub(super) next: u64,
     pub(super) heard_at: Moment,
-    /// Something in it is from an answer of the leader.
-    told: bool,
 }
 
 impl Staged {
@@ -60,7 +58,6 @@ impl Staged {
             generation,
             next: 0,
             heard_at: at,
-            told: false,
         }
     }
 
@@ -79,44 +76,19 @@ impl Staged {
         Self { map, ..staged }
     }
 
-    /// Puts what was received at `at`. `answering` is the map that this one will replace.
-    pub(super) fn put(
-        &mut self,
-        regions: Vec<Region>,
-        source: Source,
-        at: Moment,
-        answering: &RegionMap,
-    ) -> Vec<Outcome> {
-        self.told |= matches!(source, Source::Leader(_));
+    /// Puts what was received at `at`.
+    pub(super) fn put(&self, regions: Vec<Region>, source: Source, at: Moment) -> Vec<Outcome> {
         let mut batch = Batch::with_capacity(regions.len());
         {
-            let (own, answering) = (self.map.pin(), answering.pin());
+            let own = self.map.pin();
             for region in regions {
                 if source != Source::Stream && yields(&own, &region, source) {
                     continue;
                 }
-                match self.twin(&answering, &region) {
-                    Some(twin) => batch.put_shared(twin, Expect::Any),
-                    None => batch.put(region, provenance(source, at)),
-                }
+                batch.put(region, provenance(source, at));
             }
         }
         self.map.apply(batch)
-    }
-
-    /// The entry that answers for the same region in the same words.
-    ///
-    /// It is ordered by its own provenance, so it is used where that cannot matter: a record of the stream among
-    /// records of the stream, none of which refuses another.
-    fn twin(&self, answering: &Snapshot<'_>, region: &Region) -> Option<SharedEntry> {
-        if self.told {
-            return None;
-        }
-        let entry = answering.by_id(region.id())?;
-        let same = matches!(entry.provenance(), Provenance::Stream { .. })
-            && entry.word().load().reason().is_none()
-            && entry.region() == region;
-        same.then(|| entry.to_shared())
     }
 
     pub(in crate::replica) fn generation(&self) -> u64 {

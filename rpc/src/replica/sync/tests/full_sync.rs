@@ -1,5 +1,7 @@
 //! From nothing to a map that follows: full syncs, whole frames, indexes, what counts on receipt.
 
+use tidegate_core::Provenance;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -207,6 +209,53 @@ async fn the_old_map_answers_while_the_new_one_is_built_and_its_proof_lasts() {
     assert!(!world.serves(), "the new map has a proof of its own to get");
     world.prove().await;
     assert!(world.serves());
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn m3_a_full_sync_and_the_map_that_answers_mark_nothing_of_each_other() {
+    let world = World::start();
+    let stream = world.follow(regions(1..4), 100).await;
+    world.pd.set_term(6);
+    stream.fail(tonic::Status::unavailable("stopped"));
+
+    // What is staged is the same at first, then one region is told again and one is replaced.
+    let stream = world.stream().await;
+    let received = world.shared.counters.regions.get();
+    stream.send(frame(0, regions(1..4)));
+    stream.send(frame(3, regions(1..2)));
+    stream.send(leader_move(4, 2, 1, 3));
+    world
+        .until("it is staged", || {
+            world.shared.counters.regions.get() == received + 5
+        })
+        .await;
+    let leader = Provenance::Leader {
+        asked_at: world.shared.clock.now(),
+        answered_at: world.shared.clock.now(),
+    };
+    assert_eq!(
+        world.confirm_all(),
+        [Confirmed::Done; 3],
+        "while it is built"
+    );
+
+    // The leader's answer to a question replaces an entry where it answers.
+    let told = {
+        let snapshot = world.shared.map.pin();
+        snapshot.by_id(3).unwrap().region().clone()
+    };
+    assert!(!world.shared.map.put(told, leader).is_refused());
+
+    let before = world.shared.map.generation();
+    stream.send(frame(60, vec![]));
+    world
+        .until("the new map answers", || {
+            world.shared.map.generation() > before
+        })
+        .await;
+    assert_eq!(world.ids(), [1, 2, 3]);
+    assert_eq!(world.confirm_all(), [Confirmed::Done; 3], "once it answers");
     world.end().await;
 }
 

@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::entry::Confirmed;
 use tidegate_core::gate::{Lag, Thresholds};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -152,6 +153,16 @@ impl World {
     fn ids(&self) -> Vec<u64> {
         let snapshot = self.shared.map.pin();
         snapshot.iter().map(|entry| entry.region().id()).collect()
+    }
+
+    /// What the entries say, in key order, when the leader agrees with each of them.
+    fn confirm_all(&self) -> Vec<Confirmed> {
+        let at = self.shared.clock.now();
+        let snapshot = self.shared.map.pin();
+        snapshot
+            .iter()
+            .map(|entry| entry.word().confirm(at))
+            .collect()
     }
 
     fn leader_of(&self, id: u64) -> Option<u64> {
