@@ -283,8 +283,7 @@ fn help_and_version_are_no_failures() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pd_that_cannot_be_reached_is_no_failure() {
-    let (_dir, path) =
-        config_file("[log.file]\nfilename = \"x.log\"\n[security]\ncert-path = \"c.pem\"\n");
+    let (_dir, path) = config_file("[log.file]\ncompression = true\n[log]\ndevelopment = true\n");
     let served = tokio::task::spawn_blocking(move || {
         Served::start(&[
             "--backend-endpoints",
