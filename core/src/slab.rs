@@ -9,7 +9,8 @@
 //! # Life of a chunk
 //!
 //! - *Owned*: one thread takes slots from it, at first those that have never been
-//!   used, later those that have been freed. Between two allocations a chunk waits
+//!   used, later those that have been freed; when all are free, it begins anew, so
+//!   that what is made together stands together. Between two allocations a chunk waits
 //!   in one of a few places of the slab, from where a thread takes it by a swap;
 //!   who finds the place empty gets another chunk. Nobody waits.
 //! - *Full*: in no list. Whoever frees so many of its slots that a quarter is free
@@ -101,7 +102,7 @@ struct Chunk {
     state: AtomicUsize,
     /// The owner's: freed slots, taken from `freed`.
     taken: Cell<*mut Link>,
-    /// The owner's: slots from here on have never been given out.
+    /// The owner's: slots from here on have not been given out since all were free.
     fresh: Cell<usize>,
     /// Stands for the two.
     owner: Canary,
@@ -280,6 +281,14 @@ impl Slab {
         // SAFETY: alive: owned.
         let chunk = unsafe { pointer.as_ref() };
         chunk.owner.refill();
+        // Acquire: pairs with the Release in `free`: everybody who has counted a slot
+        // out has pushed it before, so that none is pushed behind the lists that are
+        // dropped here. slab::an_empty_chunk_begins_anew goes through it.
+        if chunk.fresh.get() > 0 && chunk.state.load(Acquire) == OWNED {
+            chunk.freed.take();
+            chunk.taken.set(null_mut());
+            chunk.fresh.set(0);
+        }
         if chunk.taken.get().is_null() {
             chunk.taken.set(chunk.freed.take());
         }

@@ -43,6 +43,26 @@ impl Shared {
     }
 }
 
+/// Defends the step in which a chunk whose slots are all free drops its lists of them: slots are
+/// given out from its beginning again, and none twice.
+#[test]
+fn an_empty_chunk_begins_anew() {
+    model("slab::an_empty_chunk_begins_anew", || {
+        let slab = Arc::new(Shared::default());
+        let first = slab.take();
+        let other = Arc::clone(&slab);
+        let thread = thread::spawn(move || other.free(first));
+        let mine = [slab.take(), slab.take()];
+        thread.join().unwrap();
+        for slot in mine {
+            slab.free(slot);
+        }
+        assert_eq!(slab.take(), first, "begins with the first slot");
+        let second = slab.take();
+        assert_eq!(second - first, mine[0].abs_diff(mine[1]), "and goes on");
+    });
+}
+
 /// Defends the Acquire by which a chunk is taken from its place and the Release by which it is put
 /// there: no slot has two owners, and an owner sees what the one before has left.
 #[test]
