@@ -95,7 +95,10 @@ impl Source {
         });
         let models = words.filter(|word| {
             let parts = word.split_once("::");
-            parts.is_some_and(|(file, name)| files.contains(file) && !name.is_empty())
+            parts.is_some_and(|(file, name)| {
+                // A capital begins a type of that module.
+                files.contains(file) && name.starts_with(|c: char| c.is_ascii_lowercase())
+            })
         });
         models
             .map(|model| model.trim_end_matches(':').to_owned())
