@@ -20,7 +20,7 @@ use crate::round::{Row, Subject};
 /// The leanest form of the rival: the index by id refers to the regions that the map by key holds.
 pub const LEAN: &str = "btreemap_hashmap_shared";
 
-/// The option under which the binary that asks is to call [`print`].
+/// The option under which the binary that asks is to call [`print()`].
 pub const OPTION: &str = "resident-of";
 
 type Measure = fn(&Fixture) -> io::Result<u64>;
