@@ -93,11 +93,26 @@ pub fn play(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
 
     use super::*;
 
+    /// The map ends up with a region that the leader did not hold at the applied index.
+    #[test]
+    #[ignore = "fails: found by chance, not understood yet"]
+    fn nothing_is_older_than_the_index_after_this_sequence() {
+        play(&[
+            232, 59, 12, 195, 0, 10, 16, 15, 173, 0, 6, 60, 243, 0, 182, 18, 183, 36, 147, 216,
+            106, 41, 0, 54, 36, 0, 136, 164, 6, 150, 70, 39, 12, 0, 164, 0,
+        ]);
+    }
+
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(512))]
+        // The same sequences each time; `fuzz/run 30 sync_stream` looks for others.
+        #![proptest_config(ProptestConfig {
+            rng_seed: RngSeed::Fixed(20),
+            ..ProptestConfig::with_cases(512)
+        })]
         #[test]
         fn no_answer_is_older_than_the_index_claims_whatever_happens(
             bytes in proptest::collection::vec(any::<u8>(), 0..400)
