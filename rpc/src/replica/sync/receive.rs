@@ -26,7 +26,7 @@ use super::spoken::Spoken;
 #[derive(Debug)]
 pub(super) struct Heard {
     last: AtomicU64,
-    /// The last empty broadcast; 0 before the first, and when records have followed it.
+    /// The last empty broadcast; 0 before the first.
     broadcast: AtomicU64,
     /// The highest start of a broadcast that held all that waited; 0 before the first.
     drained: AtomicU64,
@@ -50,8 +50,7 @@ impl Heard {
         self.drained.load(Relaxed)
     }
 
-    /// When the leader last broadcast that it had nothing new; `None` before the first time, and when it has
-    /// broadcast records since.
+    /// When the leader last broadcast that it had nothing new; `None` before the first time.
     pub(super) fn broadcast(&self) -> Option<Moment> {
         // Relaxed: see `last`.
         match self.broadcast.load(Relaxed) {
@@ -126,7 +125,7 @@ pub(super) struct Reader {
     /// What the leader has shown of its dialect.
     pub(super) spoken: Arc<Spoken>,
     pub(super) batch_limit: u64,
-    /// When the leader last broadcast that it had nothing new; `None` once it has had.
+    /// When the leader last broadcast that it had nothing new.
     pub(super) broadcast: Option<Moment>,
     /// The highest start of a broadcast that held all that waited.
     pub(super) drained: u64,
@@ -154,13 +153,8 @@ impl Reader {
         match kind {
             Kind::Keepalive | Kind::Completion => self.broadcast = Some(at),
             Kind::Joined if shape.len == 0 => self.broadcast = Some(at),
-            Kind::Joined | Kind::Records => {
-                // While there are changes, what they themselves show is all that counts: a keepalive may have been
-                // long on its way, and more may have come to wait behind it.
-                self.broadcast = None;
-                if self.holds_all_that_waited(shape) {
-                    self.drained = self.drained.max(shape.start_index);
-                }
+            Kind::Joined | Kind::Records if self.holds_all_that_waited(shape) => {
+                self.drained = self.drained.max(shape.start_index);
             }
             _ => {}
         }
