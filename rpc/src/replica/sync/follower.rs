@@ -21,6 +21,7 @@ use crate::replica::persist::Reign;
 use crate::replica::state::{Shared, StreamState};
 
 use super::decode;
+use super::displaced;
 use super::frame::Kind;
 use super::gap::Gap;
 use super::queue::Received;
@@ -276,6 +277,9 @@ impl Follower {
                 .iter()
                 .filter(|outcome| outcome.is_refused())
                 .count();
+            if refused > 0 {
+                self.take_out_displaced(frame);
+            }
             self.shared.counters.regions.add(count as u64);
             self.shared.counters.stale_skips.add(refused as u64);
         }
@@ -290,6 +294,22 @@ impl Follower {
 }
 
 impl Follower {
+    /// Takes out what a frame's regions displaced at the leader, those that were refused here: the others have done so.
+    fn take_out_displaced(&self, frame: &SyncRegionResponse) {
+        let (regions, _) = decode::regions(frame);
+        match &self.staged {
+            Some(staged) => {
+                displaced::remove(staged.map(), &regions);
+            }
+            None => {
+                let gone = displaced::remove(&self.shared.map, &regions);
+                if let Some(persist) = self.shared.persist().filter(|_| !gone.is_empty()) {
+                    persist.healed(&[], gone);
+                }
+            }
+        }
+    }
+
     /// Puts records into the map that answers, and tells what keeps it on disk.
     fn answer_with(&self, regions: Vec<Region>, at: Moment) -> (Vec<Outcome>, Vec<SharedEntry>) {
         let kept = self

@@ -33,6 +33,7 @@ mod begin;
 mod config;
 mod context;
 mod decode;
+mod displaced;
 mod ending;
 mod fetch;
 mod follower;

@@ -93,26 +93,41 @@ pub fn play(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use proptest::test_runner::RngSeed;
 
     use super::*;
 
-    /// The map ends up with a region that the leader did not hold at the applied index.
+    /// A history in the place of the copy ends between the records of a split's halves, and the records that the stream
+    /// brings after it are older: one of them finds room where the other half belongs.
     #[test]
-    #[ignore = "fails: found by chance, not understood yet"]
-    fn nothing_is_older_than_the_index_after_this_sequence() {
+    fn a_record_that_found_room_goes_with_the_one_that_ended_it() {
         play(&[
             232, 59, 12, 195, 0, 10, 16, 15, 173, 0, 6, 60, 243, 0, 182, 18, 183, 36, 147, 216,
             106, 41, 0, 54, 36, 0, 136, 164, 6, 150, 70, 39, 12, 0, 164, 0,
         ]);
     }
 
+    /// The copy's regions, or the pages of a scan, are of different moments: what they ended goes, whatever told of it.
+    #[test]
+    fn what_was_ended_goes_whatever_told_of_it() {
+        play(&[
+            40, 156, 62, 39, 35, 185, 0, 78, 78, 128, 12, 227, 238, 106, 0, 59, 238, 84, 123, 36,
+            134, 119, 80, 96, 4, 36, 3, 60, 203, 243, 185, 0, 5, 11, 0, 0, 3, 60, 110, 65, 0, 238,
+            0, 0, 246, 84, 0,
+        ]);
+        play(&[
+            208, 0, 36, 51, 132, 62, 255, 59, 156, 27, 89, 0, 180, 20, 36, 242, 180, 182, 6, 0,
+            170, 5, 0, 72, 154, 5, 0, 108, 82, 87, 132, 56, 18, 15, 185, 0, 8, 120, 238, 0, 0, 58,
+            0, 16, 35, 0, 11, 0, 0, 156, 4, 3, 125, 0, 0, 126, 30, 60, 222, 166, 36, 27, 12, 2, 10,
+            0, 27, 132, 59, 0, 0, 59, 11, 0, 106, 0,
+        ]);
+        play(&[
+            184, 0, 4, 126, 36, 26, 87, 72, 110, 42, 84, 130, 72, 0, 72, 27, 48, 11, 159, 183, 35,
+            173, 0, 84, 14, 195, 0, 0, 29, 0, 17, 0, 36, 0, 162, 32, 5, 0, 154, 78,
+        ]);
+    }
+
     proptest! {
-        // The same sequences each time; `fuzz/run 30 sync_stream` looks for others.
-        #![proptest_config(ProptestConfig {
-            rng_seed: RngSeed::Fixed(20),
-            ..ProptestConfig::with_cases(512)
-        })]
+        #![proptest_config(ProptestConfig::with_cases(512))]
         #[test]
         fn no_answer_is_older_than_the_index_claims_whatever_happens(
             bytes in proptest::collection::vec(any::<u8>(), 0..400)

@@ -91,6 +91,10 @@ impl Staged {
         self.map.apply(batch)
     }
 
+    pub(super) fn map(&self) -> &RegionMap {
+        &self.map
+    }
+
     pub(in crate::replica) fn generation(&self) -> u64 {
         self.generation
     }
