@@ -134,6 +134,8 @@ Keys of the config file: the flags' names, and
                              open calls of one connection
   max-message-size = 16777216
                              bytes of one request
+  max-scan-regions = 100000  regions that one scan may answer; who asks for more is told so
+  max-scan-size = 67108864   bytes that one scan may answer
   [security] cacert-path, cert-path, key-path, cert-allowed-cn
                              files of TLS, and clients' names that are let in
   max-downstreams = 16       replicas that may follow this one

@@ -9,7 +9,8 @@
 //! `probe-interval`, `backend-timeout`, `max-backoff`, `full-sync-deadline`, `when-stale`, `present-as`,
 //! `upstream`, `max-downstreams`,
 //! `allow-bounded-staleness`, `shutdown-deadline`, `data-dir`, `audit-pass`, `audit-grace`,
-//! `store-cache-ttl`, `register`, `max-connections`, `max-concurrent-streams`, `max-message-size`, `admin-addr`, `admin-writable`,
+//! `store-cache-ttl`, `register`, `max-connections`, `max-concurrent-streams`, `max-message-size`,
+//! `max-scan-regions`, `max-scan-size`, `admin-addr`, `admin-writable`,
 //! `[security]` `cacert-path`, `cert-path`, `key-path`, `cert-allowed-cn` and `redact-info-log`,
 //! `[log]` `level` and `format`, `[log.file]` `filename`, `max-size`, `max-days` and `max-backups`.
 
@@ -53,6 +54,8 @@ pub(super) const OURS: &[&str] = &[
     "max-connections",
     "max-concurrent-streams",
     "max-message-size",
+    "max-scan-regions",
+    "max-scan-size",
     "security.cacert-path",
     "security.cert-path",
     "security.key-path",

@@ -1,6 +1,7 @@
 //! What clients may take of a replica.
 
 use super::ConfigError;
+use crate::lookup::Bounds;
 
 /// Bounds on connections, calls and messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,16 +13,24 @@ pub struct LimitsConfig {
     /// The largest request, in bytes (`max-message-size`); a larger one gets OutOfRange. Forwarded messages are not
     /// held whole and have the PD leader's own limit.
     pub message: usize,
+    /// The most that one scan may answer (`max-scan-regions`, `max-scan-size` in bytes); who asks for more gets
+    /// ResourceExhausted, never a list cut short.
+    pub scan: Bounds,
 }
 
 impl Default for LimitsConfig {
     /// 10,000 connections; 1,000 calls on each, far more than a stock client has; requests of 16 MiB: a batch of 10,000
-    /// keys stays far below.
+    /// keys stays far below; scans of 100,000 regions and 64 MiB: the largest page of a stock client has 10,000, and
+    /// few clients receive more than 4 MiB.
     fn default() -> Self {
         Self {
             connections: 10_000,
             streams: 1_000,
             message: 16 << 20,
+            scan: Bounds {
+                regions: 100_000,
+                bytes: 64 << 20,
+            },
         }
     }
 }
@@ -45,6 +54,10 @@ impl LimitsConfig {
             "max-connections" => self.connections = within(1, 1_000_000, "connections")? as usize,
             "max-concurrent-streams" => self.streams = within(1, 1_000_000, "calls")? as u32,
             "max-message-size" => self.message = within(1_024, 1 << 30, "bytes")? as usize,
+            "max-scan-regions" => {
+                self.scan.regions = within(1_024, i64::from(u32::MAX), "regions")? as usize;
+            }
+            "max-scan-size" => self.scan.bytes = within(1 << 20, 1 << 31, "bytes")? as usize,
             _ => return Ok(false),
         }
         Ok(true)

@@ -74,6 +74,8 @@ pub fn entries(parsed: &Parsed) -> Vec<(&'static str, Value)> {
         ("max-connections", json!(serve.limits.connections)),
         ("max-concurrent-streams", json!(serve.limits.streams)),
         ("max-message-size", json!(serve.limits.message)),
+        ("max-scan-regions", json!(serve.limits.scan.regions)),
+        ("max-scan-size", json!(serve.limits.scan.bytes)),
         ("security.cacert-path", path(serve.security.ca.as_ref())),
         ("security.cert-path", path(serve.security.cert.as_ref())),
         ("security.key-path", path(serve.security.key.as_ref())),

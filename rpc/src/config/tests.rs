@@ -147,6 +147,8 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
         ("max-connections = 0", "max-connections"),
         ("max-concurrent-streams = '9'", "max-concurrent-streams"),
         ("max-message-size = 1", "max-message-size"),
+        ("max-scan-regions = 0", "max-scan-regions"),
+        ("max-scan-size = '64MiB'", "max-scan-size"),
         (
             "[security]\ncert-allowed-cn = 'tidb'",
             "security.cert-allowed-cn",

@@ -23,6 +23,7 @@
 use tidegate_core::{EntryRef, Snapshot};
 
 use super::error::{LookupError, Span};
+use super::reach::Reach;
 use super::scan::limit;
 use super::scanned;
 use crate::proto::pdpb::{BatchScanRegionsRequest, BatchScanRegionsResponse, KeyRange};
@@ -33,6 +34,7 @@ pub(super) const MOST_RANGES: usize = 100_000;
 pub(super) fn batch_scan(
     snapshot: &Snapshot<'_>,
     request: &BatchScanRegionsRequest,
+    reach: &mut Reach<'_>,
 ) -> Result<BatchScanRegionsResponse, LookupError> {
     check(&request.ranges)?;
     let limit = limit(request.limit);
@@ -48,6 +50,7 @@ pub(super) fn batch_scan(
             (start, end),
             limit,
             request.contain_all_key_range,
+            reach,
             &mut found,
         )?;
         let repeated = from > 0
@@ -58,10 +61,12 @@ pub(super) fn batch_scan(
             found.remove(from);
         }
     }
-    let regions = found
-        .iter()
-        .map(|entry| scanned(entry, request.need_buckets))
-        .collect();
+    let mut regions = Vec::with_capacity(found.len());
+    for entry in &found {
+        let region = scanned(entry, request.need_buckets);
+        reach.take(&region, 1)?;
+        regions.push(region);
+    }
     Ok(BatchScanRegionsResponse {
         header: None,
         regions,
@@ -108,9 +113,12 @@ fn scan_range<'s>(
     (start, end): (&[u8], &[u8]),
     limit: usize,
     contain_all: bool,
+    reach: &mut Reach<'_>,
     found: &mut Vec<EntryRef<'s>>,
 ) -> Result<(), LookupError> {
     let from = found.len();
+    // A range without a region costs a search.
+    reach.step()?;
     // The last region seen; at first a nameless one that ends where the range starts.
     let mut last: (&[u8], &[u8]) = (&[], start);
     for entry in snapshot.scan(start, end).take(limit) {
@@ -124,6 +132,9 @@ fn scan_range<'s>(
         }
         last = (region.start(), region.end());
         found.push(entry);
+        reach.step()?;
+        // One may be a repetition, and be dropped.
+        reach.found(found.len() - 1)?;
     }
     let stopped = found.len() - from >= limit;
     if contain_all && !stopped && !end.is_empty() && !last.1.is_empty() && last.1 < end {

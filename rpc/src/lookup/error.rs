@@ -17,6 +17,12 @@ pub enum LookupError {
     RangeInverted,
     /// There are more ranges, namely so many, than one request may have.
     TooManyRanges(usize),
+    /// The answer would have more regions than these, the most of a scan.
+    TooManyRegions(usize),
+    /// The answer would have more bytes than these, the most of a scan.
+    TooManyBytes(usize),
+    /// Nobody waits for the answer any more.
+    Abandoned,
     /// The request forbids holes, and between two regions, or before the first, there is one.
     Hole {
         /// The range that was scanned, and the regions on both sides of the hole; in front of the
@@ -59,9 +65,12 @@ impl LookupError {
     #[must_use]
     pub fn error_type(&self) -> ErrorType {
         match self {
-            Self::RangesOverlap | Self::RangeInverted | Self::TooManyRanges(_) => {
-                ErrorType::Unknown
-            }
+            Self::RangesOverlap
+            | Self::RangeInverted
+            | Self::TooManyRanges(_)
+            | Self::TooManyRegions(_)
+            | Self::TooManyBytes(_)
+            | Self::Abandoned => ErrorType::Unknown,
             Self::Hole { .. } | Self::HoleAtTheEnd { .. } => {
                 ErrorType::RegionsNotContainAllKeyRange
             }
@@ -74,6 +83,15 @@ impl LookupError {
         matches!(
             self,
             Self::RangesOverlap | Self::RangeInverted | Self::TooManyRanges(_)
+        )
+    }
+
+    /// Whether the answer was not finished: it is not about the request, nor about the map.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        matches!(
+            self,
+            Self::TooManyRegions(_) | Self::TooManyBytes(_) | Self::Abandoned
         )
     }
 
@@ -94,6 +112,17 @@ impl fmt::Display for LookupError {
                 "invalid request, {count} key ranges are more than the {MOST_RANGES} that one \
                  request may have; send them in several"
             ),
+            Self::TooManyRegions(most) => write!(
+                f,
+                "the answer has more than {most} regions (max-scan-regions); ask with a limit, \
+                 and go on behind the last region"
+            ),
+            Self::TooManyBytes(most) => write!(
+                f,
+                "the answer has more than {most} bytes (max-scan-size); ask with a lower limit, \
+                 and go on behind the last region"
+            ),
+            Self::Abandoned => f.write_str("nobody waits for the answer any more"),
             Self::Hole {
                 range,
                 before,

@@ -20,6 +20,7 @@
 mod batch;
 mod error;
 mod query;
+mod reach;
 mod scan;
 
 use tidegate_core::{EntryRef, Snapshot};
@@ -34,6 +35,8 @@ use crate::proto::pdpb::{
 pub use error::LookupError;
 pub use query::Queried;
 pub(crate) use query::{check_items, items};
+pub(crate) use reach::Gone;
+pub use reach::{Bounds, Reach};
 
 /// Lookups on one snapshot. Whatever is asked of the same `Lookup` is answered from the same
 /// state of the map.
@@ -73,7 +76,21 @@ impl<'s, 'm> Lookup<'s, 'm> {
     /// ScanRegions: O(log n + answer). An empty answer is an answer.
     #[must_use]
     pub fn scan(&self, request: &ScanRegionsRequest) -> ScanRegionsResponse {
-        scan::scan(self.snapshot, request)
+        // Without bounds nothing ends it.
+        let endless = Reach::within(Bounds::NONE);
+        self.scan_within(request, endless).unwrap_or_default()
+    }
+
+    /// The same as far as `reach` lets it go.
+    ///
+    /// # Errors
+    /// The answer would be beyond its bounds, or nobody waits for it any more.
+    pub fn scan_within(
+        &self,
+        request: &ScanRegionsRequest,
+        mut reach: Reach<'_>,
+    ) -> Result<ScanRegionsResponse, LookupError> {
+        scan::scan(self.snapshot, request, &mut reach)
     }
 
     /// BatchScanRegions: O(ranges × log n + answer). An empty answer is an answer.
@@ -85,7 +102,20 @@ impl<'s, 'm> Lookup<'s, 'm> {
         &self,
         request: &BatchScanRegionsRequest,
     ) -> Result<BatchScanRegionsResponse, LookupError> {
-        batch::batch_scan(self.snapshot, request)
+        self.batch_scan_within(request, Reach::within(Bounds::NONE))
+    }
+
+    /// The same as far as `reach` lets it go.
+    ///
+    /// # Errors
+    /// As those of [`batch_scan`](Self::batch_scan); the answer would be beyond its bounds, or nobody waits for it any
+    /// more.
+    pub fn batch_scan_within(
+        &self,
+        request: &BatchScanRegionsRequest,
+        mut reach: Reach<'_>,
+    ) -> Result<BatchScanRegionsResponse, LookupError> {
+        batch::batch_scan(self.snapshot, request, &mut reach)
     }
 
     /// QueryRegion: O(items × log n).

@@ -11,6 +11,8 @@
 
 use tidegate_core::Snapshot;
 
+use super::error::LookupError;
+use super::reach::Reach;
 use super::scanned;
 use crate::proto::pdpb::{ScanRegionsRequest, ScanRegionsResponse};
 
@@ -22,16 +24,21 @@ pub(super) fn limit(requested: i32) -> usize {
         .unwrap_or(usize::MAX)
 }
 
-pub(super) fn scan(snapshot: &Snapshot<'_>, request: &ScanRegionsRequest) -> ScanRegionsResponse {
+pub(super) fn scan(
+    snapshot: &Snapshot<'_>,
+    request: &ScanRegionsRequest,
+    reach: &mut Reach<'_>,
+) -> Result<ScanRegionsResponse, LookupError> {
     let mut response = ScanRegionsResponse::default();
     let entries = snapshot.scan(&request.start_key, &request.end_key);
     for entry in entries.take(limit(request.limit)) {
         // Buckets cannot be asked for here.
         let region = scanned(&entry, false);
+        reach.take(&region, 2)?;
         // Old clients read the pair, new ones the list; PD fills both.
         response.region_metas.extend(region.region.clone());
         response.leaders.extend(region.leader);
         response.regions.push(region);
     }
-    response
+    Ok(response)
 }

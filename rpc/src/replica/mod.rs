@@ -359,7 +359,8 @@ impl Bound {
             sync.endpoints().to_vec(),
             config.backend_timeout,
             hooks.serve_regardless,
-        );
+        )
+        .bounding_scans(config.limits.scan);
         if config.when_stale == WhenStale::ReadThrough {
             let asker = Arc::new(Asker::new(Bounds::default()));
             ask::spawn(&asker, &shared, &remote, &stop_sync);

@@ -6,7 +6,7 @@
 //! | `tidegate_server_region_request_cnt` | request, event = `served` (from the map), `confirmed` (from entries that the leader confirmed), `asked` (of the leader), `missed`, `refused`, `invalid`, `rejected` | lookups |
 //! | `tidegate_server_region_refused_cnt` | request, reason | lookups that the gate refused |
 //! | `tidegate_server_region_rejected_cnt` | request, cause | requests turned away before the gate |
-//! | `tidegate_server_region_request_duration_seconds` | request | histogram: how long unary lookups take |
+//! | `tidegate_server_region_request_duration_seconds` | request | histogram: how long lookups take; QueryRegion by the batch |
 //! | `tidegate_forward_total` | event = `forwarded`, `refused`, `broken`, `deposed` | calls that are the leader's to answer |
 //! | `tidegate_connections` | | open connections of clients |
 //! | `tidegate_connections_refused_total` | cause = `full`, `handshake` | connections that were not let in |

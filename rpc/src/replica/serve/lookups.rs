@@ -7,6 +7,8 @@
 //! A miss is no answer of a follower's, as it may only not have heard of the region yet. Nor is a hole that a scan
 //! passes over, as long as there is somebody to ask; if there is nobody, it is one: the ranges asked for hold no region.
 
+use std::sync::Arc;
+
 use tidegate_core::{KeyRange, Snapshot};
 use tonic::{Response, Status};
 
@@ -15,7 +17,7 @@ use super::demand::Demand;
 use super::evidence::Evidence;
 use super::through::Inquiry;
 use super::{Found, Serving, Weight};
-use crate::lookup::Lookup;
+use crate::lookup::{Lookup, Reach};
 use crate::proto::header::ok_header;
 use crate::proto::pdpb::{
     BatchScanRegionsRequest, BatchScanRegionsResponse, GetRegionByIdRequest, GetRegionRequest,
@@ -26,58 +28,58 @@ use crate::replica::ask::{Answer, Encoded, Point, Question};
 
 impl Serving {
     pub(super) async fn get_region(
-        &self,
+        self: &Arc<Self>,
         demand: &Demand,
-        request: &GetRegionRequest,
+        request: GetRegionRequest,
     ) -> Result<Response<GetRegionResponse>, Status> {
-        self.inquire(demand, &Get(request)).await
+        self.inquire(demand, Get(request)).await
     }
 
     pub(super) async fn get_prev_region(
-        &self,
+        self: &Arc<Self>,
         demand: &Demand,
-        request: &GetRegionRequest,
+        request: GetRegionRequest,
     ) -> Result<Response<GetRegionResponse>, Status> {
-        self.inquire(demand, &Prev(request)).await
+        self.inquire(demand, Prev(request)).await
     }
 
     pub(super) async fn get_region_by_id(
-        &self,
+        self: &Arc<Self>,
         demand: &Demand,
-        request: &GetRegionByIdRequest,
+        request: GetRegionByIdRequest,
     ) -> Result<Response<GetRegionResponse>, Status> {
         self.inquire(demand, request).await
     }
 
-    /// ResourceExhausted if there is no room.
+    /// ResourceExhausted if there is no room, or the answer would be too large.
     pub(super) async fn scan_regions(
-        &self,
+        self: &Arc<Self>,
         demand: &Demand,
-        request: &ScanRegionsRequest,
+        request: ScanRegionsRequest,
     ) -> Result<Response<ScanRegionsResponse>, Status> {
         self.inquire(demand, request).await
     }
 
-    /// ResourceExhausted if there is no room.
+    /// ResourceExhausted if there is no room, or the answer would be too large.
     pub(super) async fn batch_scan_regions(
-        &self,
+        self: &Arc<Self>,
         demand: &Demand,
-        request: &BatchScanRegionsRequest,
+        request: BatchScanRegionsRequest,
     ) -> Result<Response<BatchScanRegionsResponse>, Status> {
         self.inquire(demand, request).await
     }
 }
 
-struct Get<'r>(&'r GetRegionRequest);
+struct Get(GetRegionRequest);
 
-struct Prev<'r>(&'r GetRegionRequest);
+struct Prev(GetRegionRequest);
 
-impl Inquiry for Get<'_> {
+impl Inquiry for Get {
     type Response = GetRegionResponse;
     const METHOD: Method = Method::GetRegion;
 
-    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64) -> Found<GetRegionResponse> {
-        one(lookup.get(self.0))
+    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64, _: Reach<'_>) -> Found<GetRegionResponse> {
+        one(lookup.get(&self.0))
     }
 
     fn evidence(&self, snapshot: &Snapshot<'_>, evidence: &mut Evidence) {
@@ -93,12 +95,12 @@ impl Inquiry for Get<'_> {
     }
 }
 
-impl Inquiry for Prev<'_> {
+impl Inquiry for Prev {
     type Response = GetRegionResponse;
     const METHOD: Method = Method::GetPrevRegion;
 
-    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64) -> Found<GetRegionResponse> {
-        one(lookup.prev(self.0))
+    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64, _: Reach<'_>) -> Found<GetRegionResponse> {
+        one(lookup.prev(&self.0))
     }
 
     /// Which region is the one before depends on the one that holds the key.
@@ -120,7 +122,7 @@ impl Inquiry for GetRegionByIdRequest {
     type Response = GetRegionResponse;
     const METHOD: Method = Method::GetRegionById;
 
-    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64) -> Found<GetRegionResponse> {
+    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64, _: Reach<'_>) -> Found<GetRegionResponse> {
         one(lookup.by_id(self))
     }
 
@@ -145,8 +147,16 @@ impl Inquiry for ScanRegionsRequest {
         Weight::of_scan(self.limit, 1)
     }
 
-    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64) -> Found<ScanRegionsResponse> {
-        Found::Answer(lookup.scan(self))
+    fn lookup(
+        &self,
+        lookup: &Lookup<'_, '_>,
+        _: u64,
+        reach: Reach<'_>,
+    ) -> Found<ScanRegionsResponse> {
+        match lookup.scan_within(self, reach) {
+            Ok(response) => Found::Answer(response),
+            Err(error) => Found::Unfinished(error),
+        }
     }
 
     fn evidence(&self, snapshot: &Snapshot<'_>, evidence: &mut Evidence) {
@@ -181,9 +191,15 @@ impl Inquiry for BatchScanRegionsRequest {
         Weight::of_scan(self.limit, self.ranges.len())
     }
 
-    fn lookup(&self, lookup: &Lookup<'_, '_>, cluster_id: u64) -> Found<BatchScanRegionsResponse> {
-        match lookup.batch_scan(self) {
+    fn lookup(
+        &self,
+        lookup: &Lookup<'_, '_>,
+        cluster_id: u64,
+        reach: Reach<'_>,
+    ) -> Found<BatchScanRegionsResponse> {
+        match lookup.batch_scan_within(self, reach) {
             Ok(response) => Found::Answer(response),
+            Err(error) if error.is_unfinished() => Found::Unfinished(error),
             Err(error) => {
                 let response = BatchScanRegionsResponse {
                     header: Some(error.header(cluster_id)),

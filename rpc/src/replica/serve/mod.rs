@@ -35,6 +35,7 @@ mod room;
 mod router;
 mod through;
 mod timing;
+mod unread;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -51,7 +52,8 @@ use self::fresh::Fresh;
 use self::room::Room;
 use super::ask::Asker;
 use super::state::Shared;
-use crate::lookup::Lookup;
+use crate::config::LimitsConfig;
+use crate::lookup::{Bounds, Lookup, LookupError};
 use crate::pd::Remote;
 use crate::proto::header::{ok_header, region_not_found};
 use crate::proto::metapb;
@@ -85,7 +87,8 @@ const SCANS: usize = 3;
 /// How many heavy batches are resolved at once.
 const BATCHES: usize = 3;
 
-/// How many answers to heavy batches may wait for their readers. Up to 25 MiB each.
+/// How many answers to heavy batches may wait for their readers, and how many to heavy scans. Up to 25 MiB each, and
+/// `max-scan-size`.
 const UNREAD: usize = 16;
 
 /// What the services share.
@@ -109,6 +112,8 @@ pub(super) struct Serving {
     scans: Room,
     batches: Room,
     unread: Room,
+    unread_scans: Room,
+    scan_bounds: Bounds,
 }
 
 /// What a lookup found.
@@ -122,6 +127,8 @@ pub(super) enum Found<T> {
     NothingBut(T),
     /// The request gets an error from PD too.
     Invalid(T),
+    /// The answer would be too large, or nobody waits for it any more.
+    Unfinished(LookupError),
 }
 
 /// How much a lookup may take.
@@ -177,6 +184,13 @@ pub(super) enum Attempt<T> {
     Swapped,
 }
 
+impl<T> Attempt<T> {
+    /// Whether the gate does not let the map answer.
+    fn is_shut(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Swapped)
+    }
+}
+
 /// A response with the header that all of PD's have.
 pub(super) trait Headed: Default {
     fn header_mut(&mut self) -> &mut Option<ResponseHeader>;
@@ -215,7 +229,15 @@ impl Serving {
             scans: Room::new(SCANS),
             batches: Room::new(BATCHES),
             unread: Room::new(UNREAD),
+            unread_scans: Room::new(UNREAD),
+            scan_bounds: LimitsConfig::default().scan,
         }
+    }
+
+    /// The same with other bounds on the answer of a scan.
+    pub(super) fn bounding_scans(mut self, bounds: Bounds) -> Self {
+        self.scan_bounds = bounds;
+        self
     }
 
     /// The same, asking the leader for what the map cannot answer. With the gate switched off nobody is asked.
@@ -320,12 +342,11 @@ impl Serving {
     pub(super) async fn local<T>(
         &self,
         demand: &Demand,
-        weight: Weight,
         lookup: impl Fn(&Lookup<'_, '_>) -> Found<T>,
     ) -> Attempt<T> {
         let mut attempts = 0;
         loop {
-            match weight.carry(|| self.attempt(demand, &lookup)) {
+            match self.attempt(demand, &lookup) {
                 Attempt::Swapped if attempts < SWAP_ATTEMPTS => {
                     attempts += 1;
                     tokio::task::yield_now().await;
@@ -333,6 +354,21 @@ impl Serving {
                 attempt => return attempt,
             }
         }
+    }
+
+    /// The same on a thread that may be held up.
+    pub(super) fn local_blocking<T>(
+        &self,
+        demand: &Demand,
+        lookup: impl Fn(&Lookup<'_, '_>) -> Found<T>,
+    ) -> Attempt<T> {
+        for _ in 0..SWAP_ATTEMPTS {
+            match self.attempt(demand, &lookup) {
+                Attempt::Swapped => std::thread::yield_now(),
+                attempt => return attempt,
+            }
+        }
+        self.attempt(demand, &lookup)
     }
 
     /// Steps 2 to 4.
@@ -393,6 +429,10 @@ impl Serving {
             Attempt::Found(Found::Invalid(response), fresh) => (Fate::Invalid, response, fresh),
             Attempt::Found(Found::NothingBut(response), _) => (Fate::Missed, response, missed),
             Attempt::Found(Found::Nothing, _) => (Fate::Missed, nothing(), missed),
+            // Who asks is told before it comes to this.
+            Attempt::Found(Found::Unfinished(_), _) => {
+                (Fate::Rejected(Rejection::TooLarge), nothing(), missed)
+            }
             Attempt::Refused(reason) => refused(reason),
             Attempt::Swapped => refused(RefuseReason::NotProven),
         };

@@ -60,7 +60,7 @@ impl Pd for PdService {
         let checked = self.0.check_pd(&metadata, request.header.as_ref());
         let demand = checked.and_then(|()| Demand::of(&metadata));
         let demand = demand.map_err(|r| self.0.reject(Method::GetRegion, r))?;
-        self.0.get_region(&demand, &request).await
+        self.0.get_region(&demand, request).await
     }
 
     async fn get_prev_region(
@@ -71,7 +71,7 @@ impl Pd for PdService {
         let checked = self.0.check_pd(&metadata, request.header.as_ref());
         let demand = checked.and_then(|()| Demand::of(&metadata));
         let demand = demand.map_err(|r| self.0.reject(Method::GetPrevRegion, r))?;
-        self.0.get_prev_region(&demand, &request).await
+        self.0.get_prev_region(&demand, request).await
     }
 
     async fn get_region_by_id(
@@ -82,7 +82,7 @@ impl Pd for PdService {
         let checked = self.0.check_pd(&metadata, request.header.as_ref());
         let demand = checked.and_then(|()| Demand::of(&metadata));
         let demand = demand.map_err(|r| self.0.reject(Method::GetRegionById, r))?;
-        self.0.get_region_by_id(&demand, &request).await
+        self.0.get_region_by_id(&demand, request).await
     }
 
     async fn scan_regions(
@@ -93,7 +93,7 @@ impl Pd for PdService {
         let checked = self.0.check_pd(&metadata, request.header.as_ref());
         let demand = checked.and_then(|()| Demand::of(&metadata));
         let demand = demand.map_err(|r| self.0.reject(Method::ScanRegions, r))?;
-        self.0.scan_regions(&demand, &request).await
+        self.0.scan_regions(&demand, request).await
     }
 
     async fn batch_scan_regions(
@@ -104,7 +104,7 @@ impl Pd for PdService {
         let checked = self.0.check_pd(&metadata, request.header.as_ref());
         let demand = checked.and_then(|()| Demand::of(&metadata));
         let demand = demand.map_err(|r| self.0.reject(Method::BatchScanRegions, r))?;
-        self.0.batch_scan_regions(&demand, &request).await
+        self.0.batch_scan_regions(&demand, request).await
     }
 
     async fn query_region(

@@ -16,6 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use tidegate_core::Moment;
 use tokio_stream::Stream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::{Request, Response, Status, Streaming};
@@ -38,6 +39,8 @@ pub(in crate::replica) struct QueryStream<R> {
     requests: R,
     /// The batch in work, and how often it met a change of generation.
     batch: Option<(QueryRegionRequest, usize)>,
+    /// When it was read.
+    arrived: Option<Moment>,
     /// The place of an answer that its reader has not taken.
     unread: Place,
     /// Waits for room for that batch.
@@ -60,6 +63,7 @@ where
             serving,
             requests,
             batch: None,
+            arrived: None,
             unread: None,
             entering: None,
             demand,
@@ -76,6 +80,7 @@ where
     ) -> Poll<Option<Result<QueryRegionRequest, Status>>> {
         match Pin::new(&mut self.requests).poll_next(cx) {
             Poll::Ready(Some(Ok(request))) => {
+                self.arrived = Some(self.serving.shared.clock.now());
                 let checked = self.serving.check_batch(&request);
                 let rejected = |r| self.serving.reject(Method::QueryRegion, r);
                 Poll::Ready(Some(checked.map_err(rejected).map(|()| request)))
@@ -105,6 +110,20 @@ impl QueryStream<Streaming<QueryRegionRequest>> {
 }
 
 impl<R> QueryStream<R> {
+    /// The answer to the batch in work goes out, or an error in its place.
+    fn answer(
+        &mut self,
+        answer: Result<QueryRegionResponse, Status>,
+    ) -> Poll<Option<Result<QueryRegionResponse, Status>>> {
+        if let Some(arrived) = self.arrived.take() {
+            let took = self.serving.shared.clock.now().saturating_since(arrived);
+            let latencies = &self.serving.counters.latencies;
+            latencies.record(Method::QueryRegion, took);
+        }
+        self.ended = answer.is_err();
+        Poll::Ready(Some(answer))
+    }
+
     /// Room for the batch in work.
     fn poll_room(&mut self, weight: Weight, cx: &mut Context<'_>) -> Poll<Result<Place, Rejected>> {
         if weight == Weight::Light {
@@ -148,16 +167,13 @@ where
         if let Some(resolving) = &mut self.resolving {
             let response = ready!(resolving.as_mut().poll(cx));
             self.resolving = None;
-            return Poll::Ready(Some(Ok(response)));
+            return self.answer(Ok(response));
         }
         let (request, attempts) = match self.batch.take() {
             Some(batch) => batch,
             None => match ready!(self.poll_batch(cx)) {
                 Some(Ok(request)) => (request, 0),
-                Some(Err(status)) => {
-                    self.ended = true;
-                    return Poll::Ready(Some(Err(status)));
-                }
+                Some(Err(status)) => return self.answer(Err(status)),
                 None => {
                     self.ended = true;
                     return Poll::Ready(None);
@@ -168,9 +184,8 @@ where
         let _place = match self.poll_room(weight, cx) {
             Poll::Ready(Ok(place)) => place,
             Poll::Ready(Err(rejected)) => {
-                self.ended = true;
                 let status = self.serving.reject(Method::QueryRegion, rejected);
-                return Poll::Ready(Some(Err(status)));
+                return self.answer(Err(status));
             }
             Poll::Pending => {
                 self.batch = Some((request, attempts));
@@ -191,14 +206,14 @@ where
             Attempt::Found(Found::Answer(answer), fresh) if answer.meets(demand) => {
                 let attempt = Attempt::Found(Found::Answer(answer), fresh);
                 let response = self.serving.settle(Method::QueryRegion, attempt);
-                return Poll::Ready(Some(Ok(response.into_inner())));
+                return self.answer(Ok(response.into_inner()));
             }
             Attempt::Found(Found::Answer(_), fresh) => Attempt::Found(Found::Nothing, fresh),
             attempt => attempt,
         };
         let Some(asker) = self.serving.asker(demand) else {
             let response = self.serving.settle(Method::QueryRegion, attempt);
-            return Poll::Ready(Some(Ok(response.into_inner())));
+            return self.answer(Ok(response.into_inner()));
         };
         let work = Batch {
             serving: Arc::clone(&self.serving),

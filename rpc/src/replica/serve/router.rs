@@ -33,7 +33,7 @@ impl Router for RouterService {
         let checked = self.0.check_router(request.header.as_ref());
         let demand = checked.and_then(|()| Demand::of(&metadata));
         let demand = demand.map_err(|r| self.0.reject(Method::GetRegion, r))?;
-        self.0.get_region(&demand, &request).await
+        self.0.get_region(&demand, request).await
     }
 
     async fn get_prev_region(
@@ -44,7 +44,7 @@ impl Router for RouterService {
         let checked = self.0.check_router(request.header.as_ref());
         let demand = checked.and_then(|()| Demand::of(&metadata));
         let demand = demand.map_err(|r| self.0.reject(Method::GetPrevRegion, r))?;
-        self.0.get_prev_region(&demand, &request).await
+        self.0.get_prev_region(&demand, request).await
     }
 
     async fn get_region_by_id(
@@ -55,7 +55,7 @@ impl Router for RouterService {
         let checked = self.0.check_router(request.header.as_ref());
         let demand = checked.and_then(|()| Demand::of(&metadata));
         let demand = demand.map_err(|r| self.0.reject(Method::GetRegionById, r))?;
-        self.0.get_region_by_id(&demand, &request).await
+        self.0.get_region_by_id(&demand, request).await
     }
 
     async fn batch_scan_regions(
@@ -66,7 +66,7 @@ impl Router for RouterService {
         let checked = self.0.check_router(request.header.as_ref());
         let demand = checked.and_then(|()| Demand::of(&metadata));
         let demand = demand.map_err(|r| self.0.reject(Method::BatchScanRegions, r))?;
-        self.0.batch_scan_regions(&demand, &request).await
+        self.0.batch_scan_regions(&demand, request).await
     }
 
     async fn query_region(

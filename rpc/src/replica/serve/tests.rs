@@ -5,6 +5,7 @@ mod gate;
 mod health;
 mod p0;
 mod query;
+mod reach;
 mod room;
 mod through;
 
@@ -48,6 +49,14 @@ impl Bench {
     fn fresh() -> Self {
         let bench = Self::with(false);
         bench.full_sync(1, &[(1, b"", b"b"), (2, b"b", b"d"), (3, b"f", b"")]);
+        bench
+    }
+
+    /// The same with other bounds on the answers of scans.
+    fn bounded(regions: usize, bytes: usize) -> Self {
+        let mut bench = Self::fresh();
+        let serving = Arc::get_mut(&mut bench.serving).expect("nobody else has it");
+        serving.scan_bounds = Bounds { regions, bytes };
         bench
     }
 
@@ -112,10 +121,9 @@ impl Serving {
     async fn answer<T: Headed>(
         &self,
         method: Method,
-        weight: Weight,
         lookup: impl Fn(&Lookup<'_, '_>) -> Found<T>,
     ) -> T {
-        let attempt = self.local(&Demand::default(), weight, lookup).await;
+        let attempt = self.local(&Demand::default(), lookup).await;
         self.settle(method, attempt).into_inner()
     }
 }

@@ -10,29 +10,37 @@
 //! Where nobody may be asked (`when-stale = refuse`, or the caller is a replica itself), the last line is all there is,
 //! and an answer below the floor is none.
 
+use std::sync::Arc;
+
 use tidegate_core::{Moment, Snapshot};
 use tonic::{Response, Status};
 
-use super::counters::{Fate, Method};
+use super::counters::{Fate, Method, Rejection};
 use super::demand::Demand;
 use super::evidence::Evidence;
 use super::fresh::Fresh;
+use super::unread::Unread;
 use super::{Attempt, Found, Headed, Serving, Weight};
-use crate::lookup::Lookup;
+use crate::lookup::{Gone, Lookup, Reach};
 use crate::proto::header::ok_header;
 use crate::replica::ask::{Answer, Question};
 
 /// A unary lookup.
-pub(super) trait Inquiry: Sync {
-    type Response: Headed;
+pub(super) trait Inquiry: Send + Sync + 'static {
+    type Response: Headed + Send + 'static;
     const METHOD: Method;
 
     fn weight(&self) -> Weight {
         Weight::Light
     }
 
-    /// The answer from the map.
-    fn lookup(&self, lookup: &Lookup<'_, '_>, cluster_id: u64) -> Found<Self::Response>;
+    /// The answer from the map, within reach.
+    fn lookup(
+        &self,
+        lookup: &Lookup<'_, '_>,
+        cluster_id: u64,
+        reach: Reach<'_>,
+    ) -> Found<Self::Response>;
 
     /// What that answer rests on.
     fn evidence(&self, snapshot: &Snapshot<'_>, evidence: &mut Evidence);
@@ -49,20 +57,52 @@ pub(super) trait Inquiry: Sync {
     fn read(&self, answer: &Answer, cluster_id: u64) -> Option<Self::Response>;
 }
 
+/// What the map said to an inquiry.
+struct Looked<I: Inquiry> {
+    inquiry: I,
+    attempt: Attempt<I::Response>,
+    /// What the leader has confirmed, where the gate does not let the map answer.
+    confirmed: Option<(I::Response, Fresh)>,
+}
+
 impl Serving {
-    /// Answers a lookup, with everything behind the first checks. ResourceExhausted if it is heavy and there is no room.
+    /// Answers a lookup, with everything behind the first checks. ResourceExhausted if it is heavy and there is no room,
+    /// or if the answer would be larger than one may be.
     pub(super) async fn inquire<I: Inquiry>(
-        &self,
+        self: &Arc<Self>,
         demand: &Demand,
-        inquiry: &I,
+        inquiry: I,
     ) -> Result<Response<I::Response>, Status> {
-        let (method, weight) = (I::METHOD, inquiry.weight());
+        let unread = self.unread_scans.enter(inquiry.weight()).await;
+        let unread = unread.map_err(|r| self.reject(I::METHOD, r))?;
+        let mut answer = self.answer_to(demand, inquiry).await?;
+        if let Some(place) = unread {
+            answer.extensions_mut().insert(Unread::new(place));
+        }
+        Ok(answer)
+    }
+
+    async fn answer_to<I: Inquiry>(
+        self: &Arc<Self>,
+        demand: &Demand,
+        inquiry: I,
+    ) -> Result<Response<I::Response>, Status> {
+        let method = I::METHOD;
         let arrived = self.shared.clock.now();
         let cluster_id = self.shared.cluster_id().unwrap_or(0);
-        let place = self.scans.enter(weight).await;
-        let place = place.map_err(|r| self.reject(method, r))?;
-        let lookup = |lookup: &Lookup<'_, '_>| inquiry.lookup(lookup, cluster_id);
-        let attempt = self.local(demand, weight, lookup).await;
+        let looked = match inquiry.weight() {
+            Weight::Light => self.look(demand, inquiry, cluster_id).await,
+            Weight::Heavy => self.look_elsewhere(demand, inquiry, cluster_id).await?,
+        };
+        let Looked {
+            inquiry,
+            attempt,
+            confirmed,
+        } = looked;
+        if let Attempt::Found(Found::Unfinished(error), _) = attempt {
+            let status = Status::resource_exhausted(error.to_string());
+            return Err(self.reject(method, (Rejection::TooLarge, status)));
+        }
         let attempt = match attempt {
             Attempt::Found(Found::Answer(response), fresh) => {
                 let is_high = response.meets(demand);
@@ -88,15 +128,11 @@ impl Serving {
         let Some(asker) = self.asker(demand) else {
             return Ok(self.settle(method, attempt));
         };
-        if matches!(attempt, Attempt::Refused(_) | Attempt::Swapped) {
-            let confirmed = weight.carry(|| self.confirmed(demand, inquiry, cluster_id));
-            if let Some((response, fresh)) = confirmed {
-                self.note_use(&response);
-                self.counters.record(method, Fate::Confirmed);
-                return Ok(fresh.with(response.headed(ok_header(cluster_id))));
-            }
+        if let Some((response, fresh)) = confirmed {
+            self.note_use(&response);
+            self.counters.record(method, Fate::Confirmed);
+            return Ok(fresh.with(response.headed(ok_header(cluster_id))));
         }
-        drop(place);
         let max_age = self.thresholds(demand, arrived).max_age;
         let since = demand.since(arrived, max_age);
         let outcome = asker
@@ -120,12 +156,64 @@ impl Serving {
         Ok(Fresh::Leader { age }.with(response))
     }
 
+    /// Looks at the map, here and now.
+    async fn look<I: Inquiry>(&self, demand: &Demand, inquiry: I, cluster_id: u64) -> Looked<I> {
+        let reach = || Reach::within(self.scan_bounds);
+        let lookup = |lookup: &Lookup<'_, '_>| inquiry.lookup(lookup, cluster_id, reach());
+        let attempt = self.local(demand, lookup).await;
+        let confirmed = if attempt.is_shut() && self.asker(demand).is_some() {
+            self.confirmed(demand, &inquiry, cluster_id, reach())
+        } else {
+            None
+        };
+        Looked {
+            inquiry,
+            attempt,
+            confirmed,
+        }
+    }
+
+    /// The same where it may take long: on a thread that is there for such work, which stops soon after the caller has
+    /// gone, or its deadline has passed (both drop this). One snapshot is held meanwhile: regions from different moments
+    /// could overlap, and nobody could tell.
+    async fn look_elsewhere<I: Inquiry>(
+        self: &Arc<Self>,
+        demand: &Demand,
+        inquiry: I,
+        cluster_id: u64,
+    ) -> Result<Looked<I>, Status> {
+        let place = self.scans.enter(Weight::Heavy).await;
+        let place = place.map_err(|r| self.reject(I::METHOD, r))?;
+        let gone = Gone::default();
+        let _waiting = gone.waiting();
+        let (serving, demand) = (Arc::clone(self), demand.clone());
+        let work = move || {
+            let _place = place;
+            let reach = || Reach::while_awaited(serving.scan_bounds, &gone);
+            let lookup = |lookup: &Lookup<'_, '_>| inquiry.lookup(lookup, cluster_id, reach());
+            let attempt = serving.local_blocking(&demand, lookup);
+            let confirmed = if attempt.is_shut() && serving.asker(&demand).is_some() {
+                serving.confirmed(&demand, &inquiry, cluster_id, reach())
+            } else {
+                None
+            };
+            Looked {
+                inquiry,
+                attempt,
+                confirmed,
+            }
+        };
+        let looked = tokio::task::spawn_blocking(work).await;
+        looked.map_err(|_| Status::internal("the lookup has failed; report what was logged"))
+    }
+
     /// An answer that rests on nothing but entries that the leader has confirmed lately enough.
     fn confirmed<I: Inquiry>(
         &self,
         demand: &Demand,
         inquiry: &I,
         cluster_id: u64,
+        reach: Reach<'_>,
     ) -> Option<(I::Response, Fresh)> {
         let shared = &self.shared;
         let now = shared.clock.now();
@@ -138,7 +226,7 @@ impl Serving {
         let mut evidence = Evidence::since(Moment::from_nanos(since), now);
         inquiry.evidence(&snapshot, &mut evidence);
         let oldest = evidence.oldest()?;
-        let found = inquiry.lookup(&Lookup::new(&snapshot), cluster_id);
+        let found = inquiry.lookup(&Lookup::new(&snapshot), cluster_id, reach);
         drop(snapshot);
         let Found::Answer(response) = found else {
             return None;

@@ -203,7 +203,7 @@ async fn g5_the_gate_is_asked_again_after_the_lookup() {
     // The process is stopped in the middle of the lookup for longer than the data may be old.
     let response: GetRegionResponse = bench
         .serving
-        .answer(Method::GetRegion, Weight::Light, |lookup| {
+        .answer(Method::GetRegion, |lookup| {
             bench.clock.advance(Duration::from_secs(11));
             lookup.get(&key(b"a")).map_or(Found::Nothing, Found::Answer)
         })
@@ -221,7 +221,7 @@ async fn g4_a_full_sync_in_the_middle_of_a_lookup_is_answered_from_the_new_map()
     let lookups = AtomicUsize::new(0);
     let response: GetRegionResponse = bench
         .serving
-        .answer(Method::GetRegion, Weight::Light, |lookup| {
+        .answer(Method::GetRegion, |lookup| {
             let found = lookup.get(&key(b"a")).map_or(Found::Nothing, Found::Answer);
             if lookups.fetch_add(1, Relaxed) == 0 {
                 bench.full_sync(2, &[(9, b"", b"")]);
@@ -308,52 +308,12 @@ async fn before_the_cluster_is_known_the_gate_refuses_rather_than_the_cluster_ch
             .check_pd(&MetadataMap::new(), header().as_ref())
             .is_err()
     );
-    let response = serving.get_region(&Demand::default(), &key(b"a")).await;
+    let serving = Arc::new(serving);
+    let response = serving.get_region(&Demand::default(), key(b"a")).await;
     let response = response.expect("a header").into_inner();
     let header = response.header.expect("set");
     assert_eq!(
         (header.cluster_id, header.error.expect("refused").r#type),
         (0, REGION_NOT_FOUND)
     );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_scan_of_everything_does_not_hold_up_other_lookups() {
-    assert_eq!(Weight::of_scan(100, 1), Weight::Light);
-    for limit in [0, -1, i32::MAX] {
-        assert_eq!(Weight::of_scan(limit, 1), Weight::Heavy, "{limit}");
-    }
-    assert_eq!(Weight::of_scan(100, 1_024), Weight::Light);
-    assert_eq!(Weight::of_scan(100, 1_025), Weight::Heavy);
-    let bench = Bench::fresh();
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let receiver = std::sync::Mutex::new(receiver);
-    let serving = Arc::clone(&bench.serving);
-    let (started, wait) = tokio::sync::oneshot::channel();
-    let started = std::sync::Mutex::new(Some(started));
-    // The scan takes until another lookup has been answered, on the only thread there is.
-    let scan = tokio::spawn(async move {
-        let lookup = |lookup: &Lookup<'_, '_>| {
-            if let Some(started) = started.lock().expect("unpoisoned").take() {
-                started.send(()).expect("a waiter");
-            }
-            let other = receiver.lock().expect("unpoisoned");
-            let other = other.recv_timeout(Duration::from_secs(60));
-            other.expect("the other lookup, meanwhile");
-            Found::Answer(lookup.scan(&ScanRegionsRequest::default()))
-        };
-        serving
-            .answer(Method::ScanRegions, Weight::Heavy, lookup)
-            .await
-    });
-    let other = tokio::spawn({
-        let pd = bench.pd();
-        async move {
-            wait.await.expect("the scan has begun");
-            pd.get_region(to_follower(key(b"a"))).await
-        }
-    });
-    assert!(other.await.expect("no panic").is_ok());
-    sender.send(()).expect("the scan waits");
-    assert_eq!(scan.await.expect("no panic").regions.len(), 3);
 }

@@ -120,3 +120,18 @@ fn futures_poll<S: tokio_stream::Stream + Unpin>(stream: &mut S) -> Option<Optio
         std::task::Poll::Pending => None,
     }
 }
+
+#[tokio::test]
+async fn a_batch_is_timed_from_when_it_was_read_to_its_answer() {
+    let bench = Bench::fresh();
+    let batch = |items| QueryRegionRequest {
+        header: header(),
+        ids: vec![1; items],
+        ..QueryRegionRequest::default()
+    };
+    let mut stream = QueryOf(&bench).stream(vec![batch(1), batch(2), batch(100_001)]);
+    while stream.next().await.is_some() {}
+    let text = bench.serving.counters.latencies.render();
+    let all = "_count{request=\"QueryRegion\"} 3\n";
+    assert!(text.contains(all), "those turned away count too: {text}");
+}
