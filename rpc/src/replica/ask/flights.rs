@@ -18,6 +18,15 @@ use super::{AskCounters, AskError, Bounds, Outcome, Question};
 /// What a waiter waits on.
 pub(super) type Wait = watch::Receiver<Option<Outcome>>;
 
+/// A place among those who wait for a flight.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) wait: Wait,
+    /// The question of one who came after the flight was sent: a failure of that flight is not its own, and it may ask
+    /// again.
+    pub(super) late: Option<Question>,
+}
+
 #[derive(Debug)]
 pub(super) struct Flights {
     pub(super) bounds: Bounds,
@@ -86,7 +95,7 @@ impl Flights {
         &self,
         questions: Vec<Question>,
         since: Moment,
-    ) -> Result<Vec<Wait>, AskError> {
+    ) -> Result<Vec<Joined>, AskError> {
         let mut table = self.lock();
         let joins = |latest: &Latest| latest.sent_at.is_none_or(|sent_at| sent_at >= since);
         let new = questions
@@ -100,7 +109,10 @@ impl Flights {
         for question in questions {
             if let Some(latest) = table.latest.get(&question).filter(|latest| joins(latest)) {
                 self.counters.coalesced.add(1);
-                waits.push(latest.wait.clone());
+                waits.push(Joined {
+                    wait: latest.wait.clone(),
+                    late: latest.sent_at.is_some().then_some(question),
+                });
                 continue;
             }
             let wake = if is_scan(&question) {
@@ -108,7 +120,10 @@ impl Flights {
             } else {
                 &self.points
             };
-            waits.push(table.open(question));
+            waits.push(Joined {
+                wait: table.open(question),
+                late: None,
+            });
             wake.notify_one();
         }
         Ok(waits)
@@ -133,6 +148,16 @@ impl Flights {
             }
             self.scans.notified().await;
         }
+    }
+
+    /// Those that somebody still waits for; the others are over.
+    pub(super) fn wanted(&self, flights: Vec<Flight>) -> Vec<Flight> {
+        let mut table = self.lock();
+        let (wanted, deserted): (Vec<_>, Vec<_>) = flights
+            .into_iter()
+            .partition(|flight| !flight.is_deserted());
+        deserted.iter().for_each(|flight| table.close(flight));
+        wanted
     }
 
     /// From now on only those may join whose reason is no later than `at`. To be called before the question is sent.

@@ -3,7 +3,8 @@
 //! While the gate is shut, or where the map has no answer, the leader is asked. What makes that cheap for it:
 //!
 //! - **one question at a time for equal lookups** (`flights.rs`): who asks for what is asked already waits for that
-//!   answer, if the question was sent late enough for the waiter;
+//!   answer, if the question was sent late enough for the waiter; if that question fails, those who came after it was
+//!   sent ask once more;
 //! - **batches** (`points.rs`): keys, previous keys and ids that gather while one QueryRegion is under way go out
 //!   together in the next; where the leader is too old for QueryRegion, one by one, a few at a time;
 //! - **the map is healed** with what the leader said ([`heal`](super::heal)), and the entry is confirmed: whoever asks
@@ -54,7 +55,7 @@ pub use counters::{AskCounters, AskCounts};
 pub use leader::{LeaderCalls, QueryLink};
 pub use question::{Answer, AskError, Encoded, Outcome, Point, Question, Told};
 
-use flights::Flights;
+use flights::{Flights, Wait};
 
 /// The metadata key of a question that a replica asks on behalf of somebody else. Its presence counts.
 pub const MARK: &str = "tidegate-read-through";
@@ -101,19 +102,27 @@ impl Asker {
         deadline: Instant,
     ) -> Vec<Outcome> {
         let count = questions.len();
-        let Ok(mut waits) = self.flights.join(questions, since) else {
+        let Ok(joined) = self.flights.join(questions, since) else {
             self.counters.failed(AskError::Overflow, 1);
             return vec![Err(AskError::Overflow); count];
         };
         let mut outcomes = Vec::with_capacity(count);
-        for wait in &mut waits {
-            let landed = timeout_at(deadline, wait.wait_for(Option::is_some)).await;
-            outcomes.push(match landed {
-                Ok(Ok(outcome)) => outcome.clone().unwrap_or(Err(AskError::Failed)),
-                // The replica stops.
-                Ok(Err(_)) => Err(AskError::Failed),
-                Err(_) => Err(AskError::Deadline),
-            });
+        let mut again = Vec::new();
+        for (place, mut joined) in joined.into_iter().enumerate() {
+            let outcome = landed(&mut joined.wait, deadline).await;
+            if let (Err(AskError::Failed), Some(question)) = (&outcome, joined.late) {
+                again.push((place, question));
+            }
+            outcomes.push(outcome);
+        }
+        // What failed had been sent before these came: to the leader before this one, perhaps.
+        if !again.is_empty()
+            && let (places, questions) = again.into_iter().unzip::<_, _, Vec<_>, Vec<_>>()
+            && let Ok(joined) = self.flights.join(questions, since)
+        {
+            for (place, mut joined) in places.into_iter().zip(joined) {
+                outcomes[place] = landed(&mut joined.wait, deadline).await;
+            }
         }
         let late = outcomes
             .iter()
@@ -121,6 +130,16 @@ impl Asker {
         self.counters
             .failed(AskError::Deadline, late.count() as u64);
         outcomes
+    }
+}
+
+/// What a flight came to, by `deadline`.
+async fn landed(wait: &mut Wait, deadline: Instant) -> Outcome {
+    match timeout_at(deadline, wait.wait_for(Option::is_some)).await {
+        Ok(Ok(outcome)) => outcome.clone().unwrap_or(Err(AskError::Failed)),
+        // The replica stops.
+        Ok(Err(_)) => Err(AskError::Failed),
+        Err(_) => Err(AskError::Deadline),
     }
 }
 

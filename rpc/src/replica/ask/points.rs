@@ -59,15 +59,20 @@ impl<T: LeaderCalls> Points<T> {
         }
     }
 
-    async fn carry(&mut self, flights: Vec<Flight>) {
+    async fn carry(&mut self, mut flights: Vec<Flight>) {
         for _ in 0..ATTEMPTS {
+            flights = self.say.flights().wanted(flights);
+            if flights.is_empty() {
+                return;
+            }
             let Some(target) = self.say.target() else {
                 self.say.flights().land(all(flights, AskError::NoLeader));
                 return;
             };
             if target.term.is_none() || self.old.as_ref() == Some(&target) {
-                self.one_by_one(flights, &target).await;
-                return;
+                // What is left is for another leader.
+                flights = self.one_by_one(flights, &target).await;
+                continue;
             }
             let asked = self.say.stamp(&flights);
             let request = request_of(&flights, &target);
@@ -100,10 +105,11 @@ impl<T: LeaderCalls> Points<T> {
         // The leader may be too old, and the second turn not have come.
         match self.say.target() {
             Some(target) if self.old.as_ref() == Some(&target) => {
-                self.one_by_one(flights, &target).await;
+                flights = self.one_by_one(flights, &target).await;
             }
-            _ => self.say.flights().land(all(flights, AskError::Failed)),
+            _ => {}
         }
+        self.say.flights().land(all(flights, AskError::Failed));
     }
 
     async fn query(
@@ -132,11 +138,24 @@ impl<T: LeaderCalls> Points<T> {
         Err(Status::unavailable("not the leader's answer"))
     }
 
-    /// Starts a call for each; waits while too many are under way.
-    async fn one_by_one(&mut self, flights: Vec<Flight>, target: &Target) {
-        for flight in flights {
+    /// Starts a call for each that is still wanted, and waits while too many are under way; comes back with what is left
+    /// if the leader is another by then. A leader that hangs holds up each call for its whole time, and nobody should wait
+    /// behind calls that are made for nobody.
+    async fn one_by_one(&mut self, flights: Vec<Flight>, target: &Target) -> Vec<Flight> {
+        let mut left = flights.into_iter();
+        loop {
             let Ok(place) = Arc::clone(&self.calls).acquire_owned().await else {
-                return;
+                return left.collect();
+            };
+            if self.say.target().as_ref() != Some(target) {
+                return left.collect();
+            }
+            let wanted = self.say.flights().wanted(left.next().into_iter().collect());
+            let Some(flight) = wanted.into_iter().next() else {
+                if left.len() == 0 {
+                    return Vec::new();
+                }
+                continue;
             };
             let say = Arc::clone(&self.say);
             let target = target.clone();

@@ -67,8 +67,9 @@ async fn a_waiter_goes_at_its_deadline_and_a_leader_that_hangs_is_given_up() {
     assert_eq!(began.elapsed(), Duration::from_millis(50));
     assert_eq!(done(patient).await.expect_err("never"), AskError::Failed);
     let call = Bounds::default().call_timeout;
+    // Two attempts; and two more, as it came when the question was under way.
     assert!(
-        began.elapsed() <= call * 2 + Duration::from_millis(10),
+        began.elapsed() <= call * 4 + Duration::from_millis(10),
         "{:?}",
         began.elapsed()
     );

@@ -90,3 +90,26 @@ async fn a_question_that_nobody_waits_for_any_more_is_not_sent() {
     settle().await;
     assert_eq!(bench.asker.flights.open(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_joined_a_flight_after_it_was_sent_does_not_fail_with_it() {
+    let bench = Bench::new();
+    bench.script.hold();
+    // A leader that hangs: both attempts at it fail, after two calls' time.
+    let first = bench.ask(key("a"));
+    settle().await;
+    advance(Bounds::default().call_timeout * 3 / 2).await;
+    settle().await;
+    let late: Vec<_> = (0..3).map(|_| bench.ask(key("a"))).collect();
+    settle().await;
+    advance(Bounds::default().call_timeout / 2).await;
+    settle().await;
+    assert_eq!(done(first).await.expect_err("hung"), AskError::Failed);
+    // By now it answers again. Those who came late ask once more, together.
+    bench.script.release(1);
+    for task in late {
+        assert_eq!(id_of(&done(task).await), 1);
+    }
+    assert_eq!(bench.script.asked(), vec![query(&["a"]); 3]);
+    assert_eq!(bench.asker.flights.open(), 0);
+}

@@ -105,3 +105,60 @@ async fn a_region_that_the_leader_lacks_is_said_to_be_missing() {
     );
     assert_eq!(bench.holds("e"), None);
 }
+
+/// An older leader that hangs, with more asked of it than goes out at once.
+async fn hanging() -> (Bench, Vec<JoinHandle<Outcome>>) {
+    let bounds = Bounds {
+        calls: 2,
+        ..Bounds::default()
+    };
+    let bench = Bench::bounded(bounds);
+    bench.script.is_old.store(true, SeqCst);
+    assert_eq!(id_of(&done(bench.ask(key("a"))).await), 1);
+    bench.script.hold();
+    bench.script.calls.lock().expect("unpoisoned").clear();
+    let tasks = ["b", "c", "e", "f", "x", "y"].map(|k| bench.ask(key(k)));
+    settle().await;
+    let asked = bench.script.asked();
+    assert_eq!(asked, [Call::Get("b".into()), Call::Get("c".into())]);
+    (bench, tasks.into_iter().collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_leader_that_hangs_is_not_called_for_those_who_have_gone() {
+    let (bench, tasks) = hanging().await;
+    tasks.iter().for_each(JoinHandle::abort);
+    let next = bench.ask(key("z"));
+    // The two calls under way time out; the four behind them are made for nobody.
+    advance(Bounds::default().call_timeout).await;
+    settle().await;
+    let asked = bench.script.asked();
+    assert_eq!(asked[2..], [Call::Get("z".into())]);
+    bench.script.release(1);
+    assert_eq!(id_of(&done(next).await), 3);
+    assert_eq!(bench.asker.flights.open(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_behind_an_older_leader_that_hangs_goes_to_the_next_one() {
+    let (bench, tasks) = hanging().await;
+    bench.script.is_old.store(false, SeqCst);
+    bench.shared.publish_pd(view("http://pd-1", Some(2)));
+    advance(Bounds::default().call_timeout).await;
+    settle().await;
+    // Asked together: the new one knows how.
+    assert_eq!(bench.script.asked()[2..], [query(&["e", "f", "x", "y"])]);
+    bench.script.release(100);
+    let mut ids = Vec::new();
+    for task in tasks {
+        ids.push(
+            done(task)
+                .await
+                .as_ref()
+                .map(|_| ())
+                .map_err(|error| *error),
+        );
+    }
+    assert_eq!(ids[..2], [Err(AskError::Failed); 2]);
+    assert!(ids[2..].iter().all(Result::is_ok), "{ids:?}");
+}
