@@ -13,6 +13,7 @@ pub mod lookup;
 pub mod pd;
 pub mod playground;
 pub mod proto;
+mod regular_file;
 pub mod replica;
 mod syncer;
 pub mod tls;

@@ -89,7 +89,13 @@ async fn change(State(tuner): State<Arc<Tuner>>, body: Bytes) -> Response {
         Err(error) => return refused(StatusCode::BAD_REQUEST, &format!("not JSON: {error}")),
     };
     match tuner.change(&patch) {
-        Ok(()) => json(StatusCode::OK, &Value::from("The config is updated.")),
+        Ok(warnings) => {
+            let mut said = "The config is updated.".to_owned();
+            for warning in warnings {
+                said += &format!(" Warning: {warning}.");
+            }
+            json(StatusCode::OK, &Value::from(said))
+        }
         Err(unchanged) => refused(StatusCode::BAD_REQUEST, &unchanged.to_string()),
     }
 }

@@ -1,6 +1,7 @@
 //! The settings of a running replica, and what puts them into effect.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -9,6 +10,7 @@ use tracing::{info, warn};
 use crate::config::log::LogHandle;
 use crate::config::tune::{Unchanged, patched, take_over};
 use crate::config::{self, Overrides, Parsed, shown};
+use crate::regular_file::{PATIENCE, patiently};
 use crate::replica::state::Shared;
 
 /// Shows and changes the settings of one replica.
@@ -20,6 +22,8 @@ pub struct Tuner {
     /// Where the settings came from.
     overrides: Overrides,
     path: Option<PathBuf>,
+    /// A read of the file has not come back yet.
+    reading: AtomicBool,
 }
 
 impl Tuner {
@@ -38,6 +42,7 @@ impl Tuner {
             log,
             overrides,
             path,
+            reading: AtomicBool::new(false),
         }
     }
 
@@ -51,40 +56,75 @@ impl Tuner {
         shown::page(&self.current())
     }
 
-    /// Changes what `patch` says, all or nothing.
+    /// Changes what `patch` says, all or nothing. What is unwise about the result comes back.
     ///
     /// # Errors
     /// [`Unchanged`] names each thing that is wrong.
-    pub fn change(&self, patch: &Value) -> Result<(), Unchanged> {
+    pub fn change(&self, patch: &Value) -> Result<Vec<String>, Unchanged> {
         let mut current = self.current();
         let next = patched(&current, patch)?;
-        let (changed, _) = take_over(&mut current, &next);
+        let (changed, _) =
+            take_over(&mut current, &next).map_err(|error| Unchanged(vec![error.to_string()]))?;
         self.apply(&current);
-        info!(
-            changed = changed.join(", "),
-            "settings were changed over HTTP"
-        );
-        Ok(())
+        drop(current);
+        let changed = match &changed[..] {
+            [] => "no changes".to_owned(),
+            keys => keys.join(", "),
+        };
+        info!(changed, "settings were changed over HTTP");
+        for warning in &next.warnings {
+            warn!("{warning}");
+        }
+        Ok(next.warnings)
     }
 
     /// Reads the file again and takes over what can be; opens the log file again. What is wrong goes to the log, and
-    /// then nothing is changed.
-    pub fn reload(&self) {
-        if let Err(error) = self.log.reopen() {
+    /// then nothing is changed. Files are waited for on a thread of its own, and not for ever.
+    pub async fn reload(self: Arc<Self>) {
+        // Relaxed: nothing is read on the strength of it.
+        if self.reading.swap(true, Relaxed) {
+            warn!("the settings are still being read; the disk does not answer");
+            return;
+        }
+        let this = Arc::clone(&self);
+        let read = patiently(move || {
+            let reopened = this.log.reopen();
+            let read = config::load(&this.overrides, this.path.as_deref());
+            this.reading.store(false, Relaxed);
+            (reopened, read)
+        });
+        let Some((reopened, read)) = read.await else {
+            warn!(within = ?PATIENCE, "the settings cannot be read in time and stay as they are");
+            return;
+        };
+        if let Err(error) = reopened {
             warn!(%error, "the log file cannot be opened again; what was open stays");
         }
-        let new = match config::load(&self.overrides, self.path.as_deref()) {
-            Ok(new) => new,
+        match read {
+            Ok(new) => self.take(&new),
+            Err(error) => warn!(%error, "the settings cannot be reloaded and stay as they are"),
+        }
+    }
+
+    fn take(&self, new: &Parsed) {
+        let mut current = self.current();
+        let (changed, fixed) = match take_over(&mut current, new) {
+            Ok(taken) => taken,
             Err(error) => {
                 warn!(%error, "the settings cannot be reloaded and stay as they are");
                 return;
             }
         };
-        let mut current = self.current();
-        let (changed, fixed) = take_over(&mut current, &new);
         self.apply(&current);
         drop(current);
-        info!(changed = changed.join(", "), "the settings were reloaded");
+        for warning in &new.warnings {
+            warn!("{warning}");
+        }
+        let changed = match &changed[..] {
+            [] => "no changes".to_owned(),
+            keys => keys.join(", "),
+        };
+        info!(changed, "the settings were reloaded");
         if !fixed.is_empty() {
             warn!(
                 unchanged = fixed.join(", "),
@@ -118,8 +158,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_changed_threshold_shuts_the_gate_that_was_open_before() {
+    #[tokio::test]
+    async fn a_changed_threshold_shuts_the_gate_that_was_open_before() {
         let parsed = config::load(&Overrides::default(), None).expect("defaults");
         let clock = ManualClock::new(Moment::from_nanos(1_000_000_000));
         let shared = Arc::new(Shared::new(
@@ -143,6 +183,7 @@ mod tests {
         };
         let log = LogHandle::detached();
         let tuner = Tuner::new(parsed, Overrides::default(), None, Arc::clone(&shared), log);
+        let tuner = Arc::new(tuner);
         assert!(serves());
         assert!(
             tuner.change(&json!({"max-age": "1s"})).is_err(),
@@ -154,7 +195,7 @@ mod tests {
             .expect("good");
         assert!(!serves());
         assert_eq!(shared.audit.knobs().grace, Duration::from_secs(60));
-        tuner.reload();
+        Arc::clone(&tuner).reload().await;
         assert!(serves(), "back to what the file and the flags say");
     }
 }

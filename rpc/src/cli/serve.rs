@@ -6,8 +6,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -16,6 +19,9 @@ use crate::admin::{self, Tuner};
 use crate::config::{self, LogSink, Overrides, Parsed};
 use crate::replica::hooks::Hooks;
 use crate::replica::{Bound, Counts, Failure};
+
+/// How long the last log lines may take to be written.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 pub(super) fn run(overrides: &Overrides, path: Option<&Path>) -> ExitCode {
@@ -41,15 +47,6 @@ pub(super) fn run(overrides: &Overrides, path: Option<&Path>) -> ExitCode {
 }
 
 async fn serve(parsed: Parsed, overrides: &Overrides, path: Option<&Path>) -> ExitCode {
-    let tuned = parsed.clone();
-    let Parsed {
-        serve,
-        log,
-        admin,
-        warnings,
-    } = parsed;
-    let deadline = serve.shutdown_deadline;
-    let endpoints = serve.backend_endpoints.len();
     let mut signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => return bad_start(&format!("cannot listen for signals: {error}")),
@@ -58,30 +55,64 @@ async fn serve(parsed: Parsed, overrides: &Overrides, path: Option<&Path>) -> Ex
         Ok(hangup) => hangup,
         Err(error) => return bad_start(&format!("cannot listen for signals: {error}")),
     };
-    let admin = match admin::bind(&admin).await {
-        Ok(listener) => listener,
-        Err(error) => return bad_start(&error.to_string()),
-    };
-    let bound = match Bound::new(serve, Hooks::default()).await {
-        Ok(bound) => bound,
-        Err(error) => return bad_start(&error.to_string()),
-    };
-    tokio::select! {
-        checked = bound.check_endpoints() => {
-            if let Err(error) = checked {
-                return bad_start(&error.to_string());
-            }
-        }
+    // Names, disks and PD may take their time; whoever has enough of that is heard.
+    let prepared = tokio::select! {
+        prepared = prepare(&parsed) => prepared,
         _ = signals.next() => return ExitCode::SUCCESS,
-    }
-    let sink = match LogSink::open(&log) {
-        Ok(sink) => sink,
-        Err(error) => return bad_start(&error.to_string()),
     };
-    let log = config::log::init(&log, sink);
-    for warning in warnings {
+    let (bound, listener, sink) = match prepared {
+        Ok(prepared) => prepared,
+        Err(line) => return bad_start(&line),
+    };
+    let log = config::log::init(&parsed.log, sink);
+    let tune = |shared| {
+        let path = path.map(Path::to_owned);
+        Tuner::new(parsed.clone(), overrides.clone(), path, shared, log.clone())
+    };
+    let code = keep_serving(&parsed, bound, listener, signals, hangup, tune).await;
+    let last = log.clone();
+    // The disk may not answer.
+    let _ = spawn_blocking(move || last.flush(LAST_LINES)).await;
+    code
+}
+
+/// Takes what a start needs. What is wrong is one line.
+async fn prepare(parsed: &Parsed) -> Result<(Bound, Option<TcpListener>, LogSink), String> {
+    let said = |error: &dyn std::error::Error| error.to_string();
+    let listener = admin::bind(&parsed.admin)
+        .await
+        .map_err(|error| said(&error))?;
+    let bound = Bound::new(parsed.serve.clone(), Hooks::default())
+        .await
+        .map_err(|error| said(&error))?;
+    bound
+        .check_endpoints()
+        .await
+        .map_err(|error| said(&error))?;
+    let log = parsed.log.clone();
+    let sink = spawn_blocking(move || LogSink::open(&log))
+        .await
+        .map_err(|error| said(&error))?
+        .map_err(|error| said(&error))?;
+    Ok((bound, listener, sink))
+}
+
+/// Serves until a signal, or until the replica gives up.
+async fn keep_serving(
+    parsed: &Parsed,
+    bound: Bound,
+    listener: Option<TcpListener>,
+    mut signals: Signals,
+    hangup: Signal,
+    tune: impl FnOnce(Arc<crate::replica::state::Shared>) -> Tuner,
+) -> ExitCode {
+    for warning in &parsed.warnings {
         warn!("{warning}");
     }
+    if let Some(warning) = too_few_files(parsed.serve.limits.connections) {
+        warn!("{warning}");
+    }
+    let deadline = parsed.serve.shutdown_deadline;
     let mut replica = bound.run();
     if let Some(reason) = replica.not_registered() {
         warn!(
@@ -99,16 +130,14 @@ async fn serve(parsed: Parsed, overrides: &Overrides, path: Option<&Path>) -> Ex
         version = env!("CARGO_PKG_VERSION"),
         listen = %replica.addr(),
         advertise = replica.url(),
-        endpoints,
+        endpoints = parsed.serve.backend_endpoints.len(),
         "serving",
     );
-    let shared = Arc::clone(replica.shared());
-    let path = path.map(Path::to_owned);
-    let tuner = Arc::new(Tuner::new(tuned, overrides.clone(), path, shared, log));
+    let tuner = Arc::new(tune(Arc::clone(replica.shared())));
     let stop_admin = CancellationToken::new();
     // Ends with this function, however it returns.
     let _stop_admin = stop_admin.clone().drop_guard();
-    if let Some(listener) = admin {
+    if let Some(listener) = listener {
         if let Ok(addr) = listener.local_addr() {
             info!(admin = %addr, "settings are shown, and changed if they may be");
         }
@@ -146,11 +175,34 @@ async fn reload_at(mut hangup: Signal, tuner: Arc<Tuner>, stop: CancellationToke
         tokio::select! {
             () = stop.cancelled() => return,
             signal = hangup.recv() => match signal {
-                Some(()) => tuner.reload(),
+                Some(()) => Arc::clone(&tuner).reload().await,
                 None => return,
             },
         }
     }
+}
+
+/// What to say where the system grants fewer open files than there may be connections.
+fn too_few_files(connections: usize) -> Option<String> {
+    /// For the log, the data, PD and the rest.
+    const OTHERS: usize = 64;
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let granted = open_files(&limits)?;
+    let needed = connections.saturating_add(OTHERS);
+    (granted < needed).then(|| {
+        format!(
+            "this process may open {granted} files and max-connections is {connections}: raise the first to {needed} \
+             (ulimit -n, LimitNOFILE), or lower the second"
+        )
+    })
+}
+
+/// The soft limit of open files, of the system's table of limits; `None` when there is none.
+fn open_files(limits: &str) -> Option<usize> {
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// The signals that end the process.
@@ -173,5 +225,23 @@ impl Signals {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::open_files;
+
+    #[test]
+    fn the_systems_limit_of_open_files_is_found() {
+        let table = "Limit                     Soft Limit           Hard Limit           Units\n\
+                     Max processes             96365                96365                processes\n\
+                     Max open files            1024                 4096                 files\n";
+        assert_eq!(open_files(table), Some(1_024));
+        assert_eq!(
+            open_files("Max open files  unlimited  unlimited  files"),
+            None
+        );
+        assert_eq!(open_files(""), None);
     }
 }

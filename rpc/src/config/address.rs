@@ -49,6 +49,21 @@ pub fn parse_endpoint(setting: &str, text: &str) -> Result<Url, ConfigError> {
     Ok(url)
 }
 
+/// Reads an address that somebody dials. Port 0, which takes any free one to listen on, is none to dial.
+///
+/// # Errors
+/// As [`parse_endpoint`], and for port 0.
+pub fn parse_dialled(setting: &str, text: &str) -> Result<Url, ConfigError> {
+    let url = parse_endpoint(setting, text)?;
+    if url.port() == Some(0) {
+        let host = url.host_str().unwrap_or_default();
+        let port = example_port(setting);
+        let expected = format!("the port that is listened on, as http://{host}:{port}");
+        return Err(ConfigError::value(setting, text, &expected));
+    }
+    Ok(url)
+}
+
 /// Whether the URL stands for every address of a host, and thereby for none to others.
 #[must_use]
 pub fn names_no_host(url: &Url) -> bool {
@@ -84,7 +99,7 @@ fn names_a_port(text: &str) -> bool {
 pub fn parse_endpoints(setting: &str, list: &str) -> Result<Vec<Url>, ConfigError> {
     let mut urls = Vec::new();
     for text in list.split(',').map(str::trim).filter(|t| !t.is_empty()) {
-        let url = parse_endpoint(setting, text)?;
+        let url = parse_dialled(setting, text)?;
         if !urls.contains(&url) {
             urls.push(url);
         }
@@ -113,7 +128,7 @@ pub fn parse_upstreams(setting: &str, list: &str) -> Result<Vec<Upstream>, Confi
         let upstream = match item {
             "pd" => Upstream::Pd,
             url => {
-                let url = parse_endpoint(setting, url)?;
+                let url = parse_dialled(setting, url)?;
                 Upstream::Replica(url.as_str().trim_end_matches('/').to_owned())
             }
         };
@@ -183,6 +198,9 @@ mod tests {
             ["http://a:1/", "http://b:2/"]
         );
         assert!(parse_endpoints("x", "").is_err());
+        let nobody = parse_endpoints("x", "http://a:0").expect_err("port 0");
+        assert!(nobody.to_string().ends_with("as http://a:2379"), "{nobody}");
+        assert!(parse_upstreams("upstream", "http://a:0").is_err());
         assert!(parse_endpoints("x", "http://a:1,b:2").is_err());
     }
 }

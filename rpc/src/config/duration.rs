@@ -3,16 +3,21 @@
 
 use std::time::Duration;
 
-/// Text that is no duration.
+/// The longest time that anything here lasts: a year.
+const LONGEST: Duration = Duration::from_secs(8_760 * 3_600);
+
+/// Text that is no duration, or a longer one than a year.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a time; give a number above zero with its unit, as 20s, 500ms, 1m or 1m30s")]
+#[error(
+    "not a time of a year at most; give a number above zero with its unit, as 20s, 500ms, 1m or 1m30s"
+)]
 pub struct InvalidDuration;
 
 /// Reads a duration above zero.
 ///
 /// # Errors
-/// [`InvalidDuration`] for anything else: no unit, an unknown unit, zero, a sign, or a value
-/// beyond what a `Duration` holds.
+/// [`InvalidDuration`] for anything else: no unit, an unknown unit, zero, a sign, or more than a year: times are added
+/// to other times, and there is none beyond the end of time.
 pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
     let mut rest = text.trim();
     let mut total = Duration::ZERO;
@@ -41,7 +46,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
         let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| InvalidDuration)?;
         total = total.checked_add(part).ok_or(InvalidDuration)?;
     }
-    if total.is_zero() {
+    if total.is_zero() || total > LONGEST {
         return Err(InvalidDuration);
     }
     Ok(total)
@@ -59,6 +64,7 @@ mod tests {
             ("1m30s", Duration::from_secs(90)),
             ("1.5h", Duration::from_secs(5400)),
             (" 10s ", Duration::from_secs(10)),
+            ("8760h", LONGEST),
             ("250us", Duration::from_micros(250)),
             ("250µs", Duration::from_micros(250)),
             ("7ns", Duration::from_nanos(7)),
@@ -80,6 +86,7 @@ mod tests {
             "1.2.3s",
             "1e400s",
             "99999999999999999999h",
+            "8761h",
             "3s5",
         ] {
             assert_eq!(parse_duration(text), Err(InvalidDuration), "{text:?}");

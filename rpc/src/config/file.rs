@@ -19,10 +19,12 @@ use std::time::Duration;
 
 use toml::Value;
 
-use super::address::{parse_endpoint, parse_endpoints, parse_upstreams};
+use super::address::{parse_dialled, parse_endpoint, parse_endpoints, parse_upstreams};
 use super::duration::parse_duration;
 use super::log::{LogFile, LogFormat, LogLevel};
+use super::sense::MOST_CHANGES;
 use super::{ConfigError, Parsed, PresentAs, WhenStale};
+use crate::regular_file;
 use crate::replica::sync::Upstream;
 
 /// Keys that are ours, with their tables.
@@ -98,11 +100,17 @@ const PDS: &[&str] = &[
 /// [`ConfigError`]: the file cannot be read, is no TOML, has a key that nobody knows or a value
 /// that its key cannot have.
 pub fn apply(path: &Path, parsed: &mut Parsed) -> Result<(), ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+    let bytes = regular_file::read(path).map_err(|source| ConfigError::Unreadable {
         path: path.to_owned(),
         source,
     })?;
-    apply_text(path, &text, parsed)
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => apply_text(path, text, parsed),
+        Err(error) => Err(ConfigError::NotText {
+            path: path.to_owned(),
+            line: line_at(&bytes, error.valid_up_to()),
+        }),
+    }
 }
 
 pub(super) fn apply_text(path: &Path, text: &str, parsed: &mut Parsed) -> Result<(), ConfigError> {
@@ -110,11 +118,7 @@ pub(super) fn apply_text(path: &Path, text: &str, parsed: &mut Parsed) -> Result
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
         ConfigError::Syntax {
             path: path.to_owned(),
-            line: text.as_bytes()[..at]
-                .iter()
-                .filter(|&&b| b == b'\n')
-                .count()
-                + 1,
+            line: line_at(text.as_bytes(), at),
             message: one_line(error.message()),
         }
     })?;
@@ -151,6 +155,11 @@ pub(super) fn apply_text(path: &Path, text: &str, parsed: &mut Parsed) -> Result
     Ok(())
 }
 
+/// The line, from 1, that the byte at `at` is in.
+fn line_at(bytes: &[u8], at: usize) -> usize {
+    bytes[..at].iter().filter(|&&byte| byte == b'\n').count() + 1
+}
+
 /// Sets one of our own keys; false if it is none of them.
 pub(super) fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool, ConfigError> {
     let serve = &mut parsed.serve;
@@ -163,7 +172,7 @@ pub(super) fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool,
         "listen-addr" => serve.listen = parse_endpoint(key, text(key, value)?)?,
         "advertise-listen-addr" => match text(key, value)? {
             "" => {}
-            url => serve.advertise = Some(parse_endpoint(key, url)?),
+            url => serve.advertise = Some(parse_dialled(key, url)?),
         },
         "upstream" => serve.upstreams = upstreams(key, value)?,
         "max-downstreams" => {
@@ -204,10 +213,12 @@ pub(super) fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool,
             };
         }
         "index-threshold" => {
-            let expected = "a whole number of changes, 1 or more";
             serve.index_threshold = match value.as_integer().map(u64::try_from) {
-                Some(Ok(count)) if count > 0 => count,
-                _ => return Err(ConfigError::value(key, shown(value), expected)),
+                Some(Ok(count @ 1..=MOST_CHANGES)) => count,
+                _ => {
+                    let expected = format!("a whole number of changes from 1 to {MOST_CHANGES}");
+                    return Err(ConfigError::value(key, shown(value), &expected));
+                }
             };
         }
         "when-stale" => serve.when_stale = WhenStale::parse(key, text(key, value)?)?,

@@ -4,7 +4,7 @@
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
@@ -12,7 +12,9 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::{Registry, reload};
 
 use super::ConfigError;
+use super::log_writer::{LogWriter, Outlet};
 use super::rotate::RotatingFile;
+use crate::regular_file;
 
 /// `[log]` of the file, `-L` and `--log-file`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -147,30 +149,40 @@ impl LogFormat {
 
 /// Where log lines go.
 #[derive(Clone, Debug)]
-pub struct LogSink(Option<Arc<Mutex<RotatingFile>>>);
+pub struct LogSink {
+    writer: LogWriter,
+    /// Whether that is stderr.
+    is_stderr: bool,
+}
 
 /// What of the logging can be changed while it goes on.
 #[derive(Clone, Debug)]
 pub struct LogHandle {
     /// `None` where somebody else's subscriber is in place.
     filter: Option<reload::Handle<Targets, Registry>>,
-    sink: LogSink,
+    /// `None` where nothing of ours is written.
+    sink: Option<LogSink>,
 }
 
 impl LogSink {
-    /// Opens the log file, if there is to be one.
+    /// Opens the log file, if there is to be one, and starts the thread that writes.
     ///
     /// # Errors
-    /// [`ConfigError::LogFile`]: it cannot be opened.
+    /// [`ConfigError::LogFile`]: it cannot be opened. [`ConfigError::LogThread`].
     pub fn open(config: &LogConfig) -> Result<Self, ConfigError> {
-        let Some(file) = &config.file else {
-            return Ok(Self(None));
+        let outlet = match &config.file {
+            None => Outlet::Stderr,
+            Some(file) => RotatingFile::open(file.clone())
+                .map(Outlet::File)
+                .map_err(|source| ConfigError::LogFile {
+                    path: file.filename.clone(),
+                    source,
+                })?,
         };
-        let opened = RotatingFile::open(file.clone()).map_err(|source| ConfigError::LogFile {
-            path: file.filename.clone(),
-            source,
-        })?;
-        Ok(Self(Some(Arc::new(Mutex::new(opened)))))
+        let is_stderr = matches!(outlet, Outlet::Stderr);
+        let writer = LogWriter::start(outlet);
+        let writer = writer.map_err(|source| ConfigError::LogThread { source })?;
+        Ok(Self { writer, is_stderr })
     }
 }
 
@@ -180,14 +192,8 @@ pub struct Line<'s>(&'s LogSink);
 
 impl io::Write for Line<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        match &self.0.0 {
-            // A poisoned file is still a file.
-            Some(file) => file
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .write(line),
-            None => io::stderr().write(line),
-        }
+        self.0.writer.line(line);
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -209,7 +215,7 @@ impl LogHandle {
     pub fn detached() -> Self {
         Self {
             filter: None,
-            sink: LogSink(None),
+            sink: None,
         }
     }
 
@@ -221,14 +227,21 @@ impl LogHandle {
         }
     }
 
-    /// Opens the log file by its name again, after somebody has moved it away.
+    /// Opens the log file by its name again, after somebody has moved it away. Waits for the disk, for a bounded time.
     ///
     /// # Errors
     /// It cannot be opened; what was open stays.
     pub fn reopen(&self) -> io::Result<()> {
-        match &self.sink.0 {
-            Some(file) => file.lock().unwrap_or_else(PoisonError::into_inner).reopen(),
+        match &self.sink {
+            Some(sink) => sink.writer.reopen(regular_file::PATIENCE),
             None => Ok(()),
+        }
+    }
+
+    /// Returns when all that was logged has been written, or after `patience`.
+    pub fn flush(&self, patience: Duration) {
+        if let Some(sink) = &self.sink {
+            sink.writer.flush(patience);
         }
     }
 }
@@ -247,7 +260,7 @@ pub fn init(config: &LogConfig, sink: LogSink) -> LogHandle {
     let (filter, handle) = reload::Layer::new(targets(config.level));
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer()
-        .with_ansi(sink.0.is_none() && io::stderr().is_terminal())
+        .with_ansi(sink.is_stderr && io::stderr().is_terminal())
         .with_writer(sink.clone())
         .with_target(false);
     // An error says that somebody else's subscriber is in place, which is what an embedder wants.
@@ -257,6 +270,6 @@ pub fn init(config: &LogConfig, sink: LogSink) -> LogHandle {
     };
     LogHandle {
         filter: set.is_ok().then_some(handle),
-        sink,
+        sink: Some(sink),
     }
 }

@@ -14,9 +14,11 @@ mod duration;
 pub mod file;
 mod limits;
 pub mod log;
+mod log_writer;
 mod presence;
 mod rotate;
 mod security;
+mod sense;
 pub mod shown;
 pub mod tune;
 mod when_stale;
@@ -30,7 +32,9 @@ use url::Url;
 use crate::replica::audit::Knobs;
 use crate::replica::sync::Upstream;
 
-pub use address::{is_loopback, names_no_host, parse_endpoint, parse_endpoints, parse_upstreams};
+pub use address::{
+    is_loopback, names_no_host, parse_dialled, parse_endpoint, parse_endpoints, parse_upstreams,
+};
 pub use duration::{InvalidDuration, parse_duration};
 pub use limits::LimitsConfig;
 pub use log::{LogConfig, LogFile, LogFormat, LogHandle, LogLevel, LogSink};
@@ -165,60 +169,6 @@ impl ServeConfig {
         self.max_backoff /= divisor;
         self
     }
-
-    /// What no single setting shows to be wrong.
-    fn check(&self) -> Result<(), ConfigError> {
-        if self.name.trim().is_empty() {
-            return Err(ConfigError::value(
-                "name",
-                "",
-                "a name of at least one letter",
-            ));
-        }
-        if self.backend_endpoints.is_empty() {
-            return Err(ConfigError::value(
-                "backend-endpoints",
-                "",
-                "at least one PD client URL, as http://127.0.0.1:2379",
-            ));
-        }
-        let secured = |url: &Url| url.scheme() == "https";
-        self.security.check(
-            secured(&self.listen),
-            self.backend_endpoints.iter().any(secured),
-        )?;
-        if self.present_as == PresentAs::Me
-            && names_no_host(self.advertise.as_ref().unwrap_or(&self.listen))
-        {
-            return Err(ConfigError::Conflict {
-                what: "present-as = self tells clients an address that stands for every address \
-                       of this host, which is none to them"
-                    .to_owned(),
-                remedy: "give the one that they reach us at with --advertise-listen-addr",
-            });
-        }
-        if self.probe_interval >= self.max_age {
-            let default = Self::default();
-            let shown = |value: Duration, default: Duration| {
-                let note = if value == default {
-                    " (the default)"
-                } else {
-                    ""
-                };
-                format!("{value:?}{note}")
-            };
-            return Err(ConfigError::Conflict {
-                what: format!(
-                    "probe-interval {} is not below max-age {}, so nothing would ever be fresh \
-                     enough to serve",
-                    shown(self.probe_interval, default.probe_interval),
-                    shown(self.max_age, default.max_age),
-                ),
-                remedy: "set both, with a probe-interval of at most a third of max-age",
-            });
-        }
-        Ok(())
-    }
 }
 
 /// What was said on the command line; `None` leaves it to the file.
@@ -270,7 +220,7 @@ pub struct Parsed {
     pub log: LogConfig,
     /// Where it can be changed.
     pub admin: AdminConfig,
-    /// Settings that were accepted and have no effect yet.
+    /// Settings that were accepted and have no effect yet, or are unwise.
     pub warnings: Vec<String>,
 }
 
@@ -303,7 +253,7 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
         serve.listen = parse_endpoint("--listen-addr", text)?;
     }
     if let Some(text) = &overrides.advertise_listen_addr {
-        serve.advertise = Some(parse_endpoint("--advertise-listen-addr", text)?);
+        serve.advertise = Some(parse_dialled("--advertise-listen-addr", text)?);
     }
     if let Some(list) = &overrides.upstream {
         serve.upstreams = parse_upstreams("--upstream", list)?;
@@ -355,6 +305,8 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
         Some(path) => error.in_file(path),
         None => error,
     })?;
+    let unwise = sense::unwise(&parsed);
+    parsed.warnings.extend(unwise);
     Ok(parsed)
 }
 
@@ -370,11 +322,25 @@ pub enum ConfigError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The file has bytes that are no text.
+    #[error("config file {} line {line}: it is not UTF-8 text; save it as UTF-8", path.display())]
+    NotText {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
     /// The log file cannot be opened.
-    #[error("cannot open the log file {}: {source}; give another with --log-file or log.file.filename", path.display())]
+    #[error("cannot open the log file {}: {source}; give another with --log-file or log.file.filename, or none for stderr", path.display())]
     LogFile {
         /// The file.
         path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// There is no thread to write the log.
+    #[error("cannot start the thread that writes the log: {source}; raise the process limits")]
+    LogThread {
         /// Why not.
         source: std::io::Error,
     },

@@ -10,10 +10,16 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tidegate_core::Moment;
+use tidegate_core::clock::{BootClock, Clock};
+
 use super::log::LogFile;
 use crate::leader::{SystemWall, WallClock};
+use crate::regular_file;
 
 const MIB: u64 = 1 << 20;
+/// How often the file is looked for at its name.
+const LOOK: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// The file that is written to.
@@ -22,25 +28,26 @@ pub(super) struct RotatingFile {
     settings: LogFile,
     file: File,
     size: u64,
+    /// When the file was last looked for at its name.
+    looked: Moment,
 }
 
 impl RotatingFile {
-    /// Opens the file, with its directory if that is not there, and goes on at its end.
+    /// Opens the file and goes on at its end.
     pub(super) fn open(settings: LogFile) -> io::Result<Self> {
-        if let Some(dir) = settings
-            .filename
-            .parent()
-            .filter(|dir| !dir.as_os_str().is_empty())
-        {
-            fs::create_dir_all(dir)?;
-        }
         let file = append(&settings.filename)?;
         let size = file.metadata()?.len();
         Ok(Self {
             settings,
             file,
             size,
+            looked: BootClock.now(),
         })
+    }
+
+    /// The file's name.
+    pub(super) fn name(&self) -> &Path {
+        &self.settings.filename
     }
 
     /// Opens the file by its name again: somebody else may have moved it away.
@@ -48,6 +55,21 @@ impl RotatingFile {
         self.file = append(&self.settings.filename)?;
         self.size = self.file.metadata()?.len();
         Ok(())
+    }
+
+    /// Every now and then: a file that nobody can find any more, because it was removed or its directory was, is begun
+    /// anew.
+    fn look(&mut self, now: Moment) {
+        if now.saturating_since(self.looked) < LOOK {
+            return;
+        }
+        self.looked = now;
+        let gone = fs::symlink_metadata(&self.settings.filename)
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        if gone {
+            // What is open takes lines as before; the next look tries again.
+            let _ = self.reopen();
+        }
     }
 
     fn rotate(&mut self, now: SystemTime) -> io::Result<()> {
@@ -130,6 +152,7 @@ impl Write for RotatingFile {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let nanos = u64::try_from(SystemWall.unix_nanos()).unwrap_or_default();
         let now = UNIX_EPOCH + Duration::from_nanos(nanos);
+        self.look(BootClock.now());
         self.write_at(line, now)
     }
 
@@ -138,8 +161,12 @@ impl Write for RotatingFile {
     }
 }
 
+/// Opens the file for what comes next, with its directory if that is not there.
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        fs::create_dir_all(dir)?;
+    }
+    regular_file::open(path, OpenOptions::new().create(true).append(true))
 }
 
 /// A time as `2026-08-21T00-57-58.123`: as text in the order of time.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::file::set;
 use super::shown::entries;
-use super::{ConfigError, Parsed};
+use super::{ConfigError, Parsed, sense};
 
 /// The keys that take effect at once. All others need a start.
 pub const CHANGEABLE: &[&str] = &[
@@ -61,33 +61,48 @@ pub fn patched(current: &Parsed, patch: &Value) -> Result<Parsed, Unchanged> {
         wrong.push(error.to_string());
     }
     if wrong.is_empty() {
+        next.warnings = sense::unwise(&next);
         Ok(next)
     } else {
         Err(Unchanged(wrong))
     }
 }
 
-/// Takes from `new` what can be changed. Tells the keys that were, and those that would need a start.
-pub fn take_over(current: &mut Parsed, new: &Parsed) -> (Vec<&'static str>, Vec<&'static str>) {
+/// Takes from `new` what can be changed, if what that leads to can be. Tells the keys that were, and those that would need
+/// a start.
+///
+/// # Errors
+///
+/// [`ConfigError`]: what can be changed contradicts what cannot, as the file has it. Then nothing is changed.
+pub fn take_over(
+    current: &mut Parsed,
+    new: &Parsed,
+) -> Result<(Vec<&'static str>, Vec<&'static str>), ConfigError> {
     let (mut changed, mut fixed) = (Vec::new(), Vec::new());
-    let before = entries(current);
-    for ((key, old), (_, value)) in before.into_iter().zip(entries(new)) {
+    let mut next = current.clone();
+    for ((key, old), (_, value)) in entries(current).into_iter().zip(entries(new)) {
         if old == value {
             continue;
         }
-        if CHANGEABLE.contains(&key) && put(key, &value, current).is_ok() {
+        if CHANGEABLE.contains(&key) && put(key, &value, &mut next).is_ok() {
             changed.push(key);
         } else {
             fixed.push(key);
         }
     }
-    (changed, fixed)
+    next.serve.check()?;
+    *current = next;
+    Ok((changed, fixed))
 }
 
 fn put(key: &str, value: &Value, parsed: &mut Parsed) -> Result<(), ConfigError> {
     let unusable =
         || ConfigError::value(key, value.to_string(), "a value as the config file has it");
-    let value = toml::Value::try_from(value).map_err(|_| unusable())?;
+    let value = match value {
+        // A number that TOML does not have is for its key to refuse.
+        Value::Number(number) if !number.is_i64() => toml::Value::String(number.to_string()),
+        _ => toml::Value::try_from(value).map_err(|_| unusable())?,
+    };
     match set(key, &value, parsed)? {
         true => Ok(()),
         false => Err(unusable()),
@@ -168,12 +183,48 @@ mod tests {
         new.serve.name = "another".to_owned();
         let name = current.serve.name.clone();
         assert_eq!(
-            take_over(&mut current, &new),
+            take_over(&mut current, &new).expect("good"),
             (vec!["max-age", "audit-pass"], vec!["name"])
         );
         assert_eq!(current.serve.max_age, Duration::from_secs(20));
         assert_eq!(current.serve.name, name);
-        assert_eq!(take_over(&mut current, &new), (vec![], vec!["name"]));
+        assert_eq!(
+            take_over(&mut current, &new).expect("good"),
+            (vec![], vec!["name"])
+        );
+    }
+
+    #[test]
+    fn a_reload_that_only_a_start_would_make_sound_changes_nothing() {
+        let mut current = defaults();
+        let mut new = defaults();
+        new.serve.probe_interval = Duration::from_millis(500);
+        new.serve.max_age = Duration::from_secs(2);
+        new.serve.stall_threshold = Duration::from_secs(4);
+        new.serve.check().expect("sound by itself");
+        // The interval stays at 3s until a start.
+        let error = take_over(&mut current, &new)
+            .expect_err("unsound")
+            .to_string();
+        assert!(
+            error.contains("probe-interval 3s (the default) is not below max-age 2s"),
+            "{error}"
+        );
+        assert_eq!(current.serve, defaults().serve);
+    }
+
+    #[test]
+    fn a_change_tells_what_is_unwise_about_it() {
+        let patch = json!({"max-age": "5s"});
+        let warnings = patched(&defaults(), &patch).expect("good").warnings;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("one lost probe"), "{warnings:?}");
+        let wrong = patched(&defaults(), &json!({"index-threshold": u64::MAX})).expect_err("huge");
+        assert_eq!(
+            wrong.to_string(),
+            "index-threshold: \"18446744073709551615\" cannot be used; give a whole number of changes from 1 to \
+             1000000000"
+        );
     }
 
     #[test]

@@ -34,12 +34,13 @@ pub mod sync;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::clock::BootClock;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
@@ -58,7 +59,9 @@ use self::serve::{HealthService, PdService, RouterService, Serving, Timed};
 use self::state::Shared;
 use self::status::Identity;
 use self::sync::{SyncConfig, SyncConfigError, WrongCluster};
-use crate::config::{LimitsConfig, ServeConfig, WhenStale, is_loopback, names_no_host};
+use crate::config::{
+    LimitsConfig, SecurityConfig, ServeConfig, WhenStale, is_loopback, names_no_host,
+};
 use crate::leader::{SystemWall, WallClock};
 use crate::pd::{
     BackoffLimits, ChannelSettings, DifferentClusters, Remote, ResolveError, ResolveLimits, resolve,
@@ -272,7 +275,7 @@ impl Bound {
             source,
         };
         let tls = if config.security.names_files() {
-            Some(Arc::new(Tls::load(config.security.clone())?))
+            Some(Arc::new(load_tls(config.security.clone()).await?))
         } else {
             None
         };
@@ -411,6 +414,7 @@ impl Bound {
         tokio::spawn(chain.maintain());
         let stop_writing = CancellationToken::new();
         let writer = persist.map(|persist| {
+            persist.say_what_was_set_aside();
             shared.keep_on_disk(Arc::clone(&persist));
             persist::spawn(persist, Arc::clone(&shared), stop_writing.clone())
         });
@@ -449,6 +453,18 @@ impl Bound {
             registering,
             not_registered: not_registered.filter(|_| wanted),
         }
+    }
+}
+
+/// Reads the files of TLS on a thread that may wait for the disk.
+async fn load_tls(security: SecurityConfig) -> Result<Tls, TlsError> {
+    match spawn_blocking(move || Tls::load(security)).await {
+        Ok(loaded) => loaded,
+        Err(panic) => Err(TlsError::Unreadable {
+            setting: "security",
+            path: PathBuf::new(),
+            source: io::Error::other(panic),
+        }),
     }
 }
 

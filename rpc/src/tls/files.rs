@@ -8,6 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::error::TlsError;
 use crate::config::SecurityConfig;
+use crate::regular_file;
 
 const CA: &str = "cacert-path";
 const CERT: &str = "cert-path";
@@ -107,7 +108,7 @@ impl File {
         let Some(path) = path else {
             return Ok(None);
         };
-        let text = std::fs::read(path).map_err(|source| TlsError::Unreadable {
+        let text = regular_file::read(path).map_err(|source| TlsError::Unreadable {
             setting,
             path: path.to_owned(),
             source,

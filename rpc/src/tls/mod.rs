@@ -24,7 +24,7 @@ use std::time::Duration;
 use rustls::crypto::CryptoProvider;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::common_name::AllowedNames;
@@ -32,6 +32,7 @@ pub(crate) use self::connect::connector;
 pub use self::error::TlsError;
 use self::files::Files;
 use crate::config::SecurityConfig;
+use crate::regular_file::PATIENCE;
 
 /// How often the files are looked at.
 pub const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
@@ -108,29 +109,44 @@ impl Tls {
             }
             let tls = Arc::clone(&self);
             // The files may be on a disk that does not answer.
-            let Ok(reloaded) = tokio::task::spawn_blocking(move || tls.reload()).await else {
-                return;
+            let mut reading = tokio::task::spawn_blocking(move || tls.reload());
+            let reloaded = match timeout(PATIENCE, &mut reading).await {
+                Ok(reloaded) => reloaded,
+                Err(_) => {
+                    let late = format!(
+                        "they cannot be read within {PATIENCE:?}; the disk does not answer"
+                    );
+                    report(&mut reported, late);
+                    // One thread that waits is enough.
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        reloaded = reading => reloaded,
+                    }
+                }
             };
             match reloaded {
-                Ok(changed) => {
+                Ok(Ok(changed)) => {
                     if changed {
                         tracing::info!("certificates have changed and are in use from now on");
                     }
                     reported = None;
                 }
-                Err(error) => {
-                    let error = error.to_string();
-                    if reported.as_ref() != Some(&error) {
-                        tracing::error!(%error, "certificates have changed and cannot be used; the old ones stay in use");
-                    }
-                    reported = Some(error);
-                }
+                Ok(Err(error)) => report(&mut reported, error.to_string()),
+                Err(_) => return,
             }
         }
     }
 
     fn current(&self) -> Arc<Loaded> {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Tells why the files cannot be used, once for each reason.
+fn report(reported: &mut Option<String>, error: String) {
+    if reported.as_ref() != Some(&error) {
+        tracing::error!(%error, "the files of TLS cannot be used; what was read before stays in use");
+        *reported = Some(error);
     }
 }
 

@@ -117,3 +117,20 @@ fn a_file_that_was_moved_away_is_opened_again_by_its_name() {
     file.write_all(b"two").expect("written");
     assert_eq!(fs::read(&name).expect("read"), b"two");
 }
+
+#[test]
+fn a_file_whose_directory_was_removed_is_begun_anew() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut file = RotatingFile::open(settings(dir.path())).expect("opened");
+    let begun = file.looked;
+    fs::remove_dir_all(dir.path().join("logs")).expect("removed");
+    file.look(begun.saturating_add(LOOK - Duration::from_millis(1)));
+    assert!(!dir.path().join("logs").exists(), "not looked for yet");
+    file.look(begun.saturating_add(LOOK));
+    assert_eq!(file.write_at(b"a line", at(1)).expect("written"), 6);
+    assert_eq!(
+        fs::read_to_string(dir.path().join("logs/tidegate.log")).expect("text"),
+        "a line"
+    );
+    assert_eq!(names(dir.path()), ["tidegate.log"]);
+}

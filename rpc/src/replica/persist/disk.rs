@@ -16,7 +16,7 @@
 use std::fs;
 use std::io;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -29,6 +29,7 @@ use tidegate_core::{Key, Region};
 
 use super::backend::Counted;
 use super::{Kept, Mark, record};
+use crate::regular_file::{self, NotAFile};
 
 /// The name of the file in the data directory.
 pub(super) const FILE: &str = "regions.redb";
@@ -57,13 +58,19 @@ pub(super) struct Disk {
 }
 
 /// Why a file could not be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
     /// Another process has it.
+    #[error("another process uses it")]
     Taken,
+    /// Something other than a file has its name.
+    #[error("{0}")]
+    Occupied(NotAFile),
     /// The directory or the file cannot be used.
+    #[error("{0}")]
     Io(io::Error),
     /// It was opened and is no file of ours, or damaged.
+    #[error("{0}")]
     Unusable(String),
 }
 
@@ -88,13 +95,18 @@ impl Disk {
     /// Opens or makes the file in `directory`, and reads what is kept in it.
     pub(super) fn open(directory: &Path) -> Result<(Self, Option<Kept>), OpenError> {
         let path = directory.join(FILE);
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(OpenError::Io)?;
+        let file = regular_file::open(
+            &path,
+            fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false),
+        );
+        let file = file.map_err(|error| match regular_file::not_a_file(&error) {
+            Some(other) => OpenError::Occupied(other),
+            None => OpenError::Io(error),
+        })?;
         let backend = redb::backends::FileBackend::new(file)?;
         Self::open_in(backend)
     }
@@ -317,13 +329,6 @@ fn state(database: &Database) -> Result<Option<Vec<u8>>, DiskError> {
     };
     let state = table.get("state").map_err(DiskError::from_any)?;
     Ok(state.map(|state| state.value().to_vec()))
-}
-
-/// Renames the file, so that a new one can be made. Where it is now.
-pub(super) fn set_aside(directory: &Path) -> io::Result<PathBuf> {
-    let aside = directory.join(SET_ASIDE);
-    fs::rename(directory.join(FILE), &aside)?;
-    Ok(aside)
 }
 
 impl State {

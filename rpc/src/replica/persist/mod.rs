@@ -126,6 +126,36 @@ pub enum DataDirError {
         /// Why not.
         source: io::Error,
     },
+    /// What is to be the directory is something else.
+    #[error("data-dir {} is no directory; give another, or one that is to be made", path.display())]
+    NotADirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Where the file is to be stands something else.
+    #[error("{}: {found}, and regions are to be kept there; move it away, or give another data-dir", path.display())]
+    Occupied {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: String,
+    },
+    /// A file that cannot be used cannot be moved out of the way either.
+    #[error(
+        "{} cannot be used ({reason}) and cannot be renamed to {}: {source}; move one of them away",
+        path.display(),
+        aside.display()
+    )]
+    NotSetAside {
+        /// The file.
+        path: PathBuf,
+        /// What it was to be renamed to.
+        aside: PathBuf,
+        /// Why it cannot be used.
+        reason: String,
+        /// Why it cannot be renamed.
+        source: io::Error,
+    },
     /// Another process uses it.
     #[error("data-dir {} is used by another process; give each its own", path.display())]
     Taken {
@@ -160,6 +190,19 @@ pub struct Persist {
     found: Mutex<Option<Kept>>,
     counters: Counters,
     last_error: Mutex<Option<String>>,
+    /// The file that could not be used, the last one.
+    set_aside: Mutex<Option<SetAside>>,
+}
+
+/// A file that could not be used and was renamed.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct SetAside {
+    /// What it was called.
+    pub from: String,
+    /// What it is called now; it may be looked into, or removed.
+    pub to: String,
+    /// Why it could not be used.
+    pub reason: String,
 }
 
 #[derive(Debug, Default)]
@@ -199,6 +242,8 @@ pub struct PersistStatus {
     pub errors: u64,
     /// Files that could not be used and were renamed.
     pub set_aside: u64,
+    /// The last of them.
+    pub last_set_aside: Option<SetAside>,
     /// The last failure.
     pub last_error: Option<String>,
 }
@@ -247,14 +292,15 @@ impl Persist {
             found: Mutex::new(kept),
             counters: Counters::default(),
             last_error: Mutex::new(None),
+            set_aside: Mutex::new(None),
         };
         if let Some(found) = &*lock(&persist.found) {
             // Relaxed, as all of these: counts for display.
             persist.counters.index.store(found.mark.next_index, Relaxed);
         }
-        if let Some(reason) = set_aside {
-            persist.counters.set_aside.fetch_add(1, Relaxed);
-            persist.failed(&reason);
+        if let Some(aside) = set_aside {
+            persist.failed(&aside.reason);
+            persist.note_set_aside(aside);
         }
         Ok(Arc::new(persist))
     }
@@ -263,6 +309,18 @@ impl Persist {
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Logs what [`open`](Self::open) had to set aside: that is done before anything is logged.
+    pub(super) fn say_what_was_set_aside(&self) {
+        if let Some(aside) = &*lock(&self.set_aside) {
+            aside.log();
+        }
+    }
+
+    fn note_set_aside(&self, aside: SetAside) {
+        self.counters.set_aside.fetch_add(1, Relaxed);
+        *lock(&self.set_aside) = Some(aside);
     }
 
     /// Checks that what was found at the start is of the cluster `found`, if there was anything.
@@ -364,10 +422,16 @@ impl Persist {
         *disk = None;
         match begin_anew(&self.directory, reason) {
             Ok(opened) => {
-                self.counters.set_aside.fetch_add(1, Relaxed);
+                if let Some(aside) = opened.set_aside {
+                    aside.log();
+                    self.note_set_aside(aside);
+                }
                 *disk = Some(opened.disk);
             }
-            Err(error) => self.failed(&error.to_string()),
+            Err(error) => {
+                tracing::error!(%error, "the regions on disk cannot be used; nothing is kept for the next start");
+                self.failed(&error.to_string());
+            }
         }
     }
 
@@ -392,6 +456,7 @@ impl Persist {
             file_bytes: fs::metadata(self.directory.join(disk::FILE)).map_or(0, |file| file.len()),
             errors: counters.errors.load(Relaxed),
             set_aside: counters.set_aside.load(Relaxed),
+            last_set_aside: lock(&self.set_aside).clone(),
             last_error: lock(&self.last_error).clone(),
         }
     }
@@ -401,14 +466,29 @@ impl Persist {
 struct Opened {
     disk: Disk,
     kept: Option<Kept>,
-    /// Why the one that was there was set aside, if it was.
-    set_aside: Option<String>,
+    /// The one that was there, if it had to be set aside.
+    set_aside: Option<SetAside>,
+}
+
+impl SetAside {
+    fn log(&self) {
+        let Self { from, to, reason } = self;
+        tracing::error!(
+            from,
+            to,
+            reason,
+            "the regions on disk cannot be used and were set aside; a full sync takes their place"
+        );
+    }
 }
 
 fn open(directory: &Path) -> Result<Opened, DataDirError> {
-    fs::create_dir_all(directory).map_err(|source| DataDirError::Io {
-        path: directory.to_owned(),
-        source,
+    fs::create_dir_all(directory).map_err(|source| {
+        let path = directory.to_owned();
+        match fs::metadata(directory) {
+            Ok(there) if !there.is_dir() => DataDirError::NotADirectory { path },
+            _ => DataDirError::Io { path, source },
+        }
     })?;
     match Disk::open(directory) {
         Ok((disk, kept)) => Ok(Opened {
@@ -422,20 +502,24 @@ fn open(directory: &Path) -> Result<Opened, DataDirError> {
 }
 
 fn begin_anew(directory: &Path, reason: String) -> Result<Opened, DataDirError> {
-    let aside = disk::set_aside(directory).map_err(|source| DataDirError::Io {
-        path: directory.to_owned(),
-        source,
-    })?;
-    tracing::error!(
-        reason,
-        renamed_to = %aside.display(),
-        "the regions on disk cannot be used; starting with a full sync"
-    );
+    let (path, aside) = (directory.join(disk::FILE), directory.join(disk::SET_ASIDE));
+    if let Err(source) = fs::rename(&path, &aside) {
+        return Err(DataDirError::NotSetAside {
+            path,
+            aside,
+            reason,
+            source,
+        });
+    }
     let (disk, kept) = Disk::open(directory).map_err(|error| refused(directory, error))?;
     Ok(Opened {
         disk,
         kept,
-        set_aside: Some(reason),
+        set_aside: Some(SetAside {
+            from: path.display().to_string(),
+            to: aside.display().to_string(),
+            reason,
+        }),
     })
 }
 
@@ -443,6 +527,10 @@ fn refused(directory: &Path, error: OpenError) -> DataDirError {
     let path = directory.to_owned();
     match error {
         OpenError::Taken => DataDirError::Taken { path },
+        OpenError::Occupied(found) => DataDirError::Occupied {
+            path: directory.join(disk::FILE),
+            found: found.to_string(),
+        },
         OpenError::Io(source) => DataDirError::Io { path, source },
         OpenError::Unusable(reason) => DataDirError::Io {
             path,

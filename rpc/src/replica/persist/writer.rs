@@ -94,7 +94,7 @@ impl Persist {
                 Ok((opened, _)) => *disk = Some(opened),
                 Err(error) => {
                     self.journal.give_back(work);
-                    self.report(&format!("cannot be opened: {error:?}"));
+                    self.report(&format!("the file cannot be opened: {error}"));
                     return false;
                 }
             }

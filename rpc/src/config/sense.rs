@@ -1,0 +1,405 @@
+//! What settings come to together: what can never work is refused, what is merely unwise is said.
+//!
+//! It holds for a start, a reload and a change over HTTP alike, so that no way leads to a replica that answers nothing,
+//! or that asks PD a million times a second.
+
+use std::time::Duration;
+
+use url::{Host, Url};
+
+use super::address::{is_loopback, names_no_host};
+use super::{ConfigError, Parsed, PresentAs, ServeConfig};
+use crate::replica::sync::Upstream;
+
+/// Changes in the largest frame of release 8.5, and a moment more.
+const LARGEST_FRAME: u64 = 11_000;
+/// The most changes that one may be behind by; what counts as fresh beyond it is not.
+pub(super) const MOST_CHANGES: u64 = 1_000_000_000;
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+impl ServeConfig {
+    /// What can never work.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if self.name.trim().is_empty() {
+            let expected = "a name of at least one letter";
+            return Err(ConfigError::value("name", "", expected));
+        }
+        if self.backend_endpoints.is_empty() {
+            let expected = "at least one PD client URL, as http://127.0.0.1:2379";
+            return Err(ConfigError::value("backend-endpoints", "", expected));
+        }
+        self.check_durations()?;
+        self.check_own_address()?;
+        let secured = |url: &Url| url.scheme() == "https";
+        self.security.check(
+            secured(&self.listen),
+            self.backend_endpoints.iter().any(secured),
+        )?;
+        if self.present_as == PresentAs::Me
+            && names_no_host(self.advertise.as_ref().unwrap_or(&self.listen))
+        {
+            return Err(ConfigError::Conflict {
+                what: "present-as = self tells clients an address that stands for every address \
+                       of this host, which is none to them"
+                    .to_owned(),
+                remedy: "give the one that they reach us at with --advertise-listen-addr",
+            });
+        }
+        self.check_probes()
+    }
+
+    /// Times below which nothing is ever fresh, in time or at rest.
+    fn check_durations(&self) -> Result<(), ConfigError> {
+        let least = [
+            ("max-age", Some(self.max_age), millis(100)),
+            ("max-outage", self.max_outage, millis(100)),
+            ("time-threshold", Some(self.time_threshold), millis(100)),
+            ("stall-threshold", Some(self.stall_threshold), millis(10)),
+            ("probe-interval", Some(self.probe_interval), millis(50)),
+            ("backend-timeout", Some(self.backend_timeout), millis(10)),
+            ("max-backoff", Some(self.max_backoff), millis(10)),
+            ("full-sync-deadline", Some(self.full_sync_deadline), secs(1)),
+            ("audit-pass", self.audit.pass, secs(1)),
+            ("audit-grace", Some(self.audit.grace), millis(100)),
+        ];
+        for (key, value, least) in least {
+            if let Some(value) = value.filter(|value| *value < least) {
+                let expected = format!("{least:?} or more");
+                return Err(ConfigError::value(key, format!("{value:?}"), &expected));
+            }
+        }
+        Ok(())
+    }
+
+    /// Following or asking oneself leads nowhere.
+    fn check_own_address(&self) -> Result<(), ConfigError> {
+        let own = |url: &Url| {
+            is_same(&self.listen, url)
+                || self.advertise.as_ref().is_some_and(|own| is_same(own, url))
+        };
+        for upstream in &self.upstreams {
+            if let Upstream::Replica(url) = upstream
+                && Url::parse(url).is_ok_and(|url| own(&url))
+            {
+                return Err(ConfigError::Conflict {
+                    what: format!("upstream names {url}, which is this replica itself"),
+                    remedy: "name pd, or another replica",
+                });
+            }
+        }
+        match self.backend_endpoints.iter().find(|url| own(url)) {
+            None => Ok(()),
+            Some(url) => Err(ConfigError::Conflict {
+                what: format!(
+                    "backend-endpoints name {}, which is this replica itself",
+                    url.as_str().trim_end_matches('/')
+                ),
+                remedy: "name PD's members, as http://127.0.0.1:2379",
+            }),
+        }
+    }
+
+    fn check_probes(&self) -> Result<(), ConfigError> {
+        if self.probe_interval < self.max_age {
+            return Ok(());
+        }
+        let default = Self::default();
+        let shown = |value: Duration, default: Duration| {
+            let note = if value == default {
+                " (the default)"
+            } else {
+                ""
+            };
+            format!("{value:?}{note}")
+        };
+        Err(ConfigError::Conflict {
+            what: format!(
+                "probe-interval {} is not below max-age {}, so nothing would ever be fresh \
+                 enough to serve",
+                shown(self.probe_interval, default.probe_interval),
+                shown(self.max_age, default.max_age),
+            ),
+            remedy: "set both, with a probe-interval of at most a third of max-age",
+        })
+    }
+}
+
+/// What works and is not wise, a line each.
+pub(super) fn unwise(parsed: &Parsed) -> Vec<String> {
+    let mut said = thresholds(&parsed.serve);
+    said.extend(addresses(parsed));
+    said
+}
+
+fn thresholds(serve: &ServeConfig) -> Vec<String> {
+    let ServeConfig {
+        max_age,
+        time_threshold,
+        index_threshold,
+        stall_threshold,
+        probe_interval,
+        backend_timeout,
+        max_backoff,
+        full_sync_deadline,
+        store_cache_ttl,
+        audit,
+        ..
+    } = serve;
+    let remarks = [
+        (
+            *max_age < *probe_interval * 3,
+            format!(
+                "max-age {max_age:?} is less than three times probe-interval {probe_interval:?}: one lost probe stops \
+                 answers from the map"
+            ),
+        ),
+        (
+            *max_age > secs(600),
+            format!("max-age {max_age:?}: answers may be wrong for as long"),
+        ),
+        (
+            serve.max_outage.is_some_and(|outage| outage < *max_age),
+            format!(
+                "max-outage {:?} is less than max-age {max_age:?}: an election stops answers sooner than anything else",
+                serve.max_outage.unwrap_or_default()
+            ),
+        ),
+        (
+            *time_threshold < secs(20),
+            format!(
+                "time-threshold {time_threshold:?} is less than 20s: PD's keepalive comes every 10s, and late under load"
+            ),
+        ),
+        (
+            *index_threshold < LARGEST_FRAME,
+            format!(
+                "index-threshold {index_threshold} is less than {LARGEST_FRAME}: one large frame stops answers from the map"
+            ),
+        ),
+        (
+            *stall_threshold < secs(1),
+            format!(
+                "stall-threshold {stall_threshold:?} is less than 1s: a busy machine alone stops answers from the map"
+            ),
+        ),
+        (
+            *backend_timeout < millis(200),
+            format!("backend-timeout {backend_timeout:?}: a slow answer of PD counts as none"),
+        ),
+        (
+            *backend_timeout >= *max_age,
+            format!(
+                "backend-timeout {backend_timeout:?} is not below max-age {max_age:?}: a PD member that hangs stops \
+                 answers from the map before another is asked"
+            ),
+        ),
+        (
+            *max_backoff >= *max_age,
+            format!(
+                "max-backoff {max_backoff:?} is not below max-age {max_age:?}: after an outage the pause alone stops \
+                 answers from the map"
+            ),
+        ),
+        (
+            *full_sync_deadline < secs(60),
+            format!(
+                "full-sync-deadline {full_sync_deadline:?}: a leader sends 20 MiB in a second, so a large cluster's \
+                 full sync may never be complete"
+            ),
+        ),
+        (
+            audit.grace < secs(1),
+            format!(
+                "audit-grace {:?}: what is on its way counts as a difference",
+                audit.grace
+            ),
+        ),
+        (
+            *store_cache_ttl > secs(60),
+            format!("store-cache-ttl {store_cache_ttl:?}: a store that moves is found as late"),
+        ),
+    ];
+    let unwise = remarks.into_iter().filter(|(is_so, _)| *is_so);
+    unwise.map(|(_, remark)| remark).collect()
+}
+
+fn addresses(parsed: &Parsed) -> Vec<String> {
+    let Parsed { serve, admin, .. } = parsed;
+    let secured = |url: &Url| url.scheme() == "https";
+    let advertised = serve.advertise.as_ref();
+    let uses_tls = secured(&serve.listen)
+        || serve.backend_endpoints.iter().any(secured)
+        || admin.addr.as_ref().is_some_and(secured)
+        || serve.upstreams.iter().any(
+            |upstream| matches!(upstream, Upstream::Replica(url) if url.starts_with("https://")),
+        );
+    let remarks = [
+        (
+            advertised.is_some_and(|url| secured(url) != secured(&serve.listen)),
+            "advertise-listen-addr and listen-addr are not both http:// or both https://: clients that take us at our \
+             word may not get through"
+                .to_owned(),
+        ),
+        (
+            serve.security.names_files() && !uses_tls,
+            "the files of TLS are used by nobody: no address is https://".to_owned(),
+        ),
+        (
+            serve.allow_bounded_staleness && serve.present_as != PresentAs::Me,
+            "allow-bounded-staleness has no effect without present-as = self".to_owned(),
+        ),
+        (
+            admin.writable && admin.addr.is_none(),
+            "admin-writable has no effect without admin-addr".to_owned(),
+        ),
+        (
+            admin.writable
+                && admin.addr.as_ref().is_some_and(|addr| {
+                    !is_loopback(addr) && (!secured(addr) || serve.security.ca.is_none())
+                }),
+            "admin-addr is not of this host alone and knows no users: whoever reaches it may change settings; let it \
+             ask for certificates, with https:// and cacert-path"
+                .to_owned(),
+        ),
+    ];
+    let unwise = remarks.into_iter().filter(|(is_so, _)| *is_so);
+    unwise.map(|(_, remark)| remark).collect()
+}
+
+/// Whether who dials `url` gets to who listens at `own`.
+fn is_same(own: &Url, url: &Url) -> bool {
+    let port = own.port_or_known_default();
+    if port == Some(0) || port != url.port_or_known_default() {
+        return false;
+    }
+    let is_this_host = |url: &Url| is_loopback(url) || names_no_host(url);
+    let is_named = |url: &Url| matches!(url.host(), Some(Host::Domain(_)));
+    own.host() == url.host()
+        || (names_no_host(own) && is_this_host(url))
+        || (is_loopback(own) && is_loopback(url) && (is_named(own) || is_named(url)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{LogConfig, file};
+    use super::*;
+    use std::path::Path;
+
+    fn parsed(text: &str) -> Parsed {
+        let mut parsed = Parsed {
+            serve: ServeConfig::default(),
+            log: LogConfig::default(),
+            admin: Default::default(),
+            warnings: Vec::new(),
+        };
+        file::apply_text(Path::new("t.toml"), text, &mut parsed).expect(text);
+        parsed
+    }
+
+    #[test]
+    fn the_defaults_are_wise() {
+        let parsed = parsed("");
+        parsed.serve.check().expect("good");
+        assert_eq!(unwise(&parsed), [""; 0]);
+    }
+
+    #[test]
+    fn what_can_never_work_is_refused() {
+        for (text, words) in [
+            (
+                "max-age = '1ns'",
+                "max-age: \"1ns\" cannot be used; give 100ms or more",
+            ),
+            ("max-outage = '1ms'", "max-outage: \"1ms\""),
+            ("time-threshold = '1ns'", "time-threshold: \"1ns\""),
+            ("stall-threshold = '1us'", "stall-threshold: \"1µs\""),
+            ("probe-interval = '1ns'", "give 50ms or more"),
+            (
+                "backend-timeout = '1ms'",
+                "backend-timeout: \"1ms\" cannot be used; give 10ms or more",
+            ),
+            ("max-backoff = '1ms'", "max-backoff: \"1ms\""),
+            ("full-sync-deadline = '1ms'", "full-sync-deadline: \"1ms\""),
+            ("audit-pass = '1ms'", "audit-pass: \"1ms\""),
+            ("audit-grace = '1ms'", "audit-grace: \"1ms\""),
+            (
+                "max-age = '3s'",
+                "probe-interval 3s (the default) is not below max-age 3s",
+            ),
+            (
+                "upstream = 'http://127.0.0.1:3379'",
+                "upstream names http://127.0.0.1:3379, which is this replica itself; name pd",
+            ),
+            ("upstream = 'http://localhost:3379'", "this replica itself"),
+            (
+                "listen-addr = 'http://0.0.0.0:3400'\nupstream = 'pd,http://127.0.0.1:3400'",
+                "this replica itself",
+            ),
+            (
+                "advertise-listen-addr = 'http://a:1'\nupstream = 'http://a:1'",
+                "upstream names http://a:1",
+            ),
+            (
+                "backend-endpoints = 'http://127.0.0.1:3379'",
+                "backend-endpoints name http://127.0.0.1:3379, which is this replica itself; name PD's members",
+            ),
+        ] {
+            let error = parsed(text).serve.check().expect_err(text).to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn another_replica_of_this_host_is_another() {
+        for text in [
+            "upstream = 'http://127.0.0.1:3380'",
+            "upstream = 'http://127.0.0.2:3379'",
+            "upstream = 'http://other:3379'",
+            "listen-addr = 'http://127.0.0.1:0'\nupstream = 'http://127.0.0.1:3379'",
+        ] {
+            parsed(text).serve.check().expect(text);
+        }
+    }
+
+    #[test]
+    fn what_is_unwise_is_said_and_accepted() {
+        for (text, words) in [
+            ("max-age = '5s'", "one lost probe"),
+            ("max-age = '1h'", "answers may be wrong for as long"),
+            ("max-outage = '9s'", "an election"),
+            ("time-threshold = '5s'", "PD's keepalive comes every 10s"),
+            ("index-threshold = 10", "one large frame"),
+            ("stall-threshold = '50ms'", "a busy machine"),
+            ("backend-timeout = '50ms'", "counts as none"),
+            ("backend-timeout = '20s'", "a PD member that hangs"),
+            ("max-backoff = '1m'", "after an outage"),
+            ("full-sync-deadline = '2s'", "20 MiB in a second"),
+            ("audit-grace = '200ms'", "on its way"),
+            ("store-cache-ttl = '1h'", "a store that moves"),
+            ("advertise-listen-addr = 'https://a:1'", "not both http://"),
+            ("[security]\ncacert-path = 'x'", "used by nobody"),
+            (
+                "allow-bounded-staleness = true",
+                "no effect without present-as",
+            ),
+            ("admin-writable = true", "no effect without admin-addr"),
+            (
+                "admin-addr = 'http://10.0.0.1:1'\nadmin-writable = true",
+                "whoever reaches it may change settings",
+            ),
+        ] {
+            let parsed = parsed(text);
+            parsed.serve.check().expect(text);
+            let said = unwise(&parsed);
+            assert_eq!(said.len(), 1, "{text}: {said:?}");
+            assert!(said[0].contains(words), "{text}: {said:?}");
+        }
+    }
+}
