@@ -20,11 +20,17 @@ pub enum Lane {
     Calls,
     /// The sync stream.
     Stream,
+    /// The sync stream of a replica that is followed in place of PD. There may be others to follow, so one that stands
+    /// still is to be noticed soon; unlike PD it takes pings as often as that needs.
+    Chain,
     /// Calls of others that are passed on. Those who do not read their answers hold up each other at most.
     Forward,
     /// Questions on behalf of clients: a large answer holds up no probe.
     Questions,
 }
+
+/// Interval of pings to a replica that is followed, and how long one may stay unanswered.
+const CHAIN_PING: Duration = Duration::from_secs(2);
 
 /// What one forwarded call may have in flight before its reader has to take it.
 const FORWARD_STREAM_WINDOW: u32 = 256 << 10;
@@ -122,16 +128,20 @@ impl Channels {
         let settings = &self.settings;
         let (stream_window, window) = match lane {
             Lane::Forward => (FORWARD_STREAM_WINDOW, FORWARD_WINDOW),
-            Lane::Calls | Lane::Stream | Lane::Questions => {
+            Lane::Calls | Lane::Stream | Lane::Chain | Lane::Questions => {
                 let window = settings.stream_window;
                 (window, window.saturating_mul(2))
             }
         };
+        let (interval, timeout) = match lane {
+            Lane::Chain => (CHAIN_PING, CHAIN_PING),
+            _ => (settings.ping_interval, settings.ping_timeout),
+        };
         let endpoint = endpoint
             .connect_timeout(settings.connect_timeout)
             .tcp_nodelay(true)
-            .http2_keep_alive_interval(settings.ping_interval)
-            .keep_alive_timeout(settings.ping_timeout)
+            .http2_keep_alive_interval(interval)
+            .keep_alive_timeout(timeout)
             .keep_alive_while_idle(false)
             .initial_stream_window_size(stream_window)
             .initial_connection_window_size(window);

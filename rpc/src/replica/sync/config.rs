@@ -7,6 +7,9 @@ use thiserror::Error;
 
 use crate::pd::BackoffLimits;
 
+/// See [`SyncConfig::patience_with_replicas`].
+const REPLICA_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Settings of the sync task. The thresholds of the gate are not here: they are the shared state's.
 #[derive(Clone, Debug)]
 pub struct SyncConfig {
@@ -71,6 +74,11 @@ pub enum SyncConfigError {
 }
 
 impl SyncConfig {
+    /// How long a replica that is followed may take for an answer. It waits for its own leader for a second at most.
+    pub(super) fn patience_with_replicas(&self) -> Duration {
+        self.call_timeout.min(REPLICA_PATIENCE)
+    }
+
     /// Defaults of a served replica.
     ///
     /// A leader knows its streams by name and closes a stream when another comes with the same one, so `name`, which is

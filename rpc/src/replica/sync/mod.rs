@@ -39,6 +39,7 @@ mod fetch;
 mod follower;
 pub mod frame;
 mod gap;
+mod leader_key;
 #[cfg(any(test, feature = "oracle"))]
 pub mod oracle;
 pub mod probe;
@@ -390,13 +391,27 @@ impl<T: PdTransport> Driver<T> {
             _ => {}
         }
         let (reason, detail) = (ending.name(), ending.detail());
-        if self.context.notes.is_news_or_due(reason) {
-            warn!(reason, detail, "not following the PD leader; retrying");
-        } else {
-            debug!(
+        let is_news = self.context.notes.is_news_or_due(reason);
+        match &self.upstream {
+            Upstream::Pd if is_news => {
+                warn!(reason, detail, "not following the PD leader; retrying")
+            }
+            Upstream::Pd => debug!(
                 reason,
                 detail, "still not following the PD leader; retrying"
-            );
+            ),
+            Upstream::Replica(upstream) if is_news => {
+                warn!(
+                    upstream,
+                    reason, detail, "not following the replica; the next upstream is tried"
+                );
+            }
+            Upstream::Replica(upstream) => {
+                debug!(
+                    upstream,
+                    reason, detail, "still not following a replica; the next upstream is tried"
+                );
+            }
         }
         shared.note_broken(reason, detail);
     }

@@ -128,12 +128,20 @@ async fn open<T: PdTransport>(
     if plan.chained {
         request = of_term(request, plan.term);
     }
-    let call = context
-        .transport
-        .sync_regions(&plan.url, Lane::Stream, request);
+    let lane = if plan.chained {
+        Lane::Chain
+    } else {
+        Lane::Stream
+    };
+    let call = context.transport.sync_regions(&plan.url, lane, request);
     let silence = shared.thresholds.get().time_threshold;
     let first = async {
-        let mut frames = call.await?;
+        let mut frames = if plan.chained {
+            // A replica says at once whether it may be followed; only the first frame of a full sync may take longer.
+            within(config.patience_with_replicas(), &plan.url, call).await?
+        } else {
+            call.await?
+        };
         Ok((frames.next_frame().await?, frames))
     };
     let (frame, frames) = within(silence, &plan.url, first)

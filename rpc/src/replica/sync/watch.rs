@@ -12,7 +12,8 @@
 //! probe's interval after the last broadcast that said that there is nothing new.
 //!
 //! A replica that is followed in place of PD tells its term with each answer, and how much older than the question its
-//! own proof is: what it answers proves a time that much earlier.
+//! own proof is: what it answers proves a time that much earlier. It answers within a second or so, whatever its own
+//! leader does; where there are others to follow, one that does not is left at once, and one that refuses twice in a row.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::pd::{CallError, FrameSource, Lane, PdTransport, Term, Told, within};
 use super::context::{Context, of_term};
 use super::ending::Ending;
 use super::frame::Shape;
+use super::leader_key::leader_key;
 use super::probe::{Circumstances, Held, ProbeBounds, Shown, may_probe, read_answer};
 use super::receive::Heard;
 use super::session::check_path;
@@ -91,6 +93,8 @@ enum Turn {
     Silent(Moment),
     /// This is not to be followed.
     Turned(Ending),
+    /// There was no answer to the probe.
+    Unanswered(CallError),
     Nothing,
 }
 
@@ -118,6 +122,7 @@ impl<T: PdTransport> Watch<T> {
         let mut following = false;
         // The full sync was proven before it was swapped in.
         let mut proven_aside = false;
+        let mut unanswered = 0;
         loop {
             if !following {
                 self.await_feed(interval).await;
@@ -147,9 +152,19 @@ impl<T: PdTransport> Watch<T> {
                     None
                 }
                 Turn::Turned(ending) => return ending,
+                Turn::Unanswered(error) => {
+                    unanswered += 1;
+                    if let Some(ending) = self.give_up_on(&error, unanswered) {
+                        return ending;
+                    }
+                    None
+                }
                 Turn::Nothing => None,
             };
-            let proved = match self.look(answered).await {
+            if answered.is_some() {
+                unanswered = 0;
+            }
+            let proved = match self.look(answered, unanswered > 0).await {
                 Ok(proved) => proved,
                 Err(ending) => return ending,
             };
@@ -236,7 +251,11 @@ impl<T: PdTransport> Watch<T> {
         match timeout(interval, fed).await {
             Ok(true) => {
                 if self.is_following() && self.context.notes.is_news("following") {
-                    info!(leader = %self.url, "following the PD leader");
+                    if self.chained {
+                        info!(upstream = %self.url, "following a replica in place of PD");
+                    } else {
+                        info!(leader = %self.url, "following the PD leader");
+                    }
                 }
             }
             // The applier is gone and the session about to end.
@@ -278,7 +297,12 @@ impl<T: PdTransport> Watch<T> {
         }
         shared.counters.probes_sent.add(1);
         let sent_at = shared.clock.now();
-        let (shown, told) = match within(config.call_timeout, &self.url, self.ask(applied)).await {
+        let patience = if self.chained {
+            config.patience_with_replicas()
+        } else {
+            config.call_timeout
+        };
+        let (shown, told) = match within(patience, &self.url, self.ask(applied)).await {
             Ok(answer) => answer,
             Err(CallError::Status { status, .. })
                 if self.chained && status.code() == Code::FailedPrecondition =>
@@ -288,7 +312,7 @@ impl<T: PdTransport> Watch<T> {
             Err(error) => {
                 debug!(%error, "a probe was not answered");
                 shared.counters.probes_failed.add(1);
-                return Turn::Nothing;
+                return Turn::Unanswered(error);
             }
         };
         // A replica's proof is of the time that the PD leader was asked.
@@ -307,6 +331,16 @@ impl<T: PdTransport> Watch<T> {
             sent_at,
             shown,
         })
+    }
+
+    /// Whether a replica that has left so many probes in a row unanswered, the last one with this error, is left for the
+    /// next upstream. One that stands still is, at once: what is here grows older with each second. One that says
+    /// something else may be about to recover.
+    fn give_up_on(&self, error: &CallError, unanswered: u32) -> Option<Ending> {
+        let there_are_others = self.context.config.upstreams.len() > 1;
+        let stands_still = matches!(error, CallError::Deadline { .. });
+        (self.chained && there_are_others && (stands_still || unanswered > 1))
+            .then(|| Ending::Upstream(format!("it answers no probes: {error}")))
     }
 
     /// One stream of its own for one frame.
@@ -335,11 +369,9 @@ impl<T: PdTransport> Watch<T> {
     }
 
     /// Looks at the term, and lets a probe's answer count if it still stands. Whether it shows the head.
-    async fn look(&mut self, answered: Option<Answered>) -> Result<bool, Ending> {
+    async fn look(&mut self, answered: Option<Answered>, unanswered: bool) -> Result<bool, Ending> {
         let context = Arc::clone(&self.context);
-        let Context {
-            shared, transport, ..
-        } = &*context;
+        let Context { shared, .. } = &*context;
         let stands = if self.chained {
             match answered
                 .as_ref()
@@ -358,8 +390,7 @@ impl<T: PdTransport> Watch<T> {
                 None => false,
             }
         } else {
-            let read = transport.leader_key(&self.url, self.cluster_id);
-            let key = within(self.context.config.call_timeout, &self.url, read).await;
+            let key = leader_key(&context, &self.url, self.cluster_id, unanswered).await;
             match (self.term, key) {
                 (Some(term), Ok(Some(key))) if key.term == term && key.is_held_by(&self.url) => {
                     true

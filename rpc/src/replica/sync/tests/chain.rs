@@ -21,11 +21,39 @@ type Replicas = Vec<(String, Arc<Shared>)>;
 struct Net {
     pd: Pd,
     replicas: Arc<Mutex<Replicas>>,
+    /// Addresses behind which everything stands still.
+    frozen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Net {
+    fn is_frozen(&self, url: &str) -> bool {
+        self.frozen.lock().unwrap().iter().any(|at| at == url)
+    }
+
+    fn freeze(&self, url: &str) {
+        self.frozen.lock().unwrap().push(url.to_owned());
+    }
+
+    /// Answers everybody who follows or probes PD with nothing new, for so many tenths of a second.
+    async fn pd_answers(&self, tenths: u64, mut look: impl FnMut(u64)) {
+        let mut streams = Vec::new();
+        for tenth in 0..tenths {
+            for lane in [Lane::Stream, Lane::Calls] {
+                while let Some(stream) = self.pd.try_accept(lane) {
+                    stream.send(frame(stream.start_index(), vec![]));
+                    streams.push(stream);
+                }
+            }
+            pass(Duration::from_millis(100)).await;
+            look(tenth);
+        }
+    }
 }
 
 enum Source {
     Pd(Frames),
     Replica {
+        net: Net,
         url: String,
         told: Told,
         frames: Outflow<SyncRegionResponse>,
@@ -36,6 +64,7 @@ impl FrameSource for Source {
     async fn next_frame(&mut self) -> Result<Option<SyncRegionResponse>, CallError> {
         match self {
             Self::Pd(frames) => frames.next_frame().await,
+            Self::Replica { net, url, .. } if net.is_frozen(url) => std::future::pending().await,
             Self::Replica { url, frames, .. } => frames
                 .next()
                 .await
@@ -86,6 +115,9 @@ impl PdTransport for Net {
                 .find(|(own, _)| own == url)
                 .map(|(_, shared)| Arc::clone(shared))
         };
+        if self.is_frozen(url) {
+            return std::future::pending().await;
+        }
         let Some(shared) = replica else {
             return Ok(Source::Pd(self.pd.sync_regions(url, lane, request).await?));
         };
@@ -95,6 +127,7 @@ impl PdTransport for Net {
             .await
             .map_err(|status| CallError::status(url, status))?;
         Ok(Source::Replica {
+            net: self.clone(),
             url: url.to_owned(),
             told: opened.told,
             frames: opened.frames,
@@ -114,6 +147,7 @@ impl Chained {
             net: Net {
                 pd: Pd::new(),
                 replicas: Arc::default(),
+                frozen: Arc::default(),
             },
             stop: CancellationToken::new(),
         }
@@ -339,7 +373,7 @@ async fn f5_a_circle_is_left_and_proves_nothing() {
 async fn f5_what_is_no_replica_is_not_followed_as_one() {
     let chained = Chained::new();
     let world = chained.replica(DOWN, &["http://pd-1:2379"]);
-    let stream = world.stream().await;
+    let stream = chained.net.pd.accept(Lane::Chain).await;
     stream.send(frame(0, regions(1..4)));
     stream.send(frame(100, vec![]));
     world
@@ -349,4 +383,63 @@ async fn f5_what_is_no_replica_is_not_followed_as_one() {
     assert!(broken.detail.contains("is no replica"), "{broken:?}");
     assert_eq!(world.ids(), [0; 0]);
     world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f5_replicas_that_stand_still_are_left_before_the_gate_has_to_shut() {
+    const THIRD: &str = "http://third:1";
+    // At whatever point between two probes it happens, and if the next one stands still as well.
+    for tenths in [0, 5, 15, 25, 29] {
+        let chained = Chained::new();
+        let (up, _stream) = chained.upstream().await;
+        let third = chained.replica(THIRD, &["pd"]);
+        let _third_stream = third.follow(regions(1..4), 100).await;
+        third.prove().await;
+        let down = chained.replica(DOWN, &[UP, "http://second:1", THIRD]);
+        down.until("it has synced", || down.ids() == [1, 2, 3])
+            .await;
+        chained.answer_probe().await;
+        down.until("it is proven", || down.serves()).await;
+        let proven = proven_at(&down);
+        while proven_at(&down) == proven {
+            chained.net.pd_answers(1, |_| {}).await;
+        }
+        chained.net.pd_answers(tenths, |_| {}).await;
+        chained.net.freeze(UP);
+        chained.net.freeze("http://second:1");
+        let serves = |tenth| {
+            let broken = down.shared.last_broken();
+            assert!(
+                down.serves(),
+                "{tenths}: shut after {tenth} tenths of a second: {broken:?}"
+            );
+        };
+        chained.net.pd_answers(150, serves).await;
+        let path = down.shared.chain().unwrap().path();
+        assert_eq!(path, [third.shared.chain().unwrap().id()]);
+        assert_eq!(down.shared.counters.full_syncs.get(), 1);
+        for world in [up, third, down] {
+            world.end().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f5_the_only_replica_to_follow_is_not_left_for_a_probe() {
+    let chained = Chained::new();
+    let (up, _stream) = chained.upstream().await;
+    let down = chained.replica(DOWN, &[UP]);
+    down.until("it has synced", || down.ids() == [1, 2, 3])
+        .await;
+    chained.answer_probe().await;
+    down.until("it is proven", || down.serves()).await;
+    // PD stops answering: the upstream's gate shuts, and it says so to each probe.
+    for _ in 0..20 {
+        pass(Duration::from_secs(1)).await;
+    }
+    assert!(!down.serves());
+    assert_eq!(down.shared.last_broken().map(|broken| broken.reason), None);
+    assert_eq!(up.shared.chain().unwrap().followers(), 1);
+    up.end().await;
+    down.end().await;
 }

@@ -34,6 +34,10 @@ struct State {
     /// A part of an address, and the cluster that such addresses belong to.
     other: Option<(String, u64)>,
     leader: Option<String>,
+    /// Further members.
+    members: Vec<String>,
+    /// Members that answer nothing.
+    frozen: Vec<String>,
     key: Key,
     /// Takes the place of `key` for reads after this many more.
     next_key: Option<(usize, Key)>,
@@ -60,6 +64,8 @@ impl Pd {
             state: Arc::new(Mutex::new(State {
                 other: None,
                 leader: Some(url.clone()),
+                members: Vec::new(),
+                frozen: Vec::new(),
                 key: Key::Held {
                     revision: 5,
                     by: url,
@@ -101,6 +107,16 @@ impl Pd {
 
     pub(super) fn set_leader(&self, leader: Option<&str>) {
         self.state().leader = leader.map(str::to_owned);
+    }
+
+    /// Adds a member that does not lead.
+    pub(super) fn add_member(&self, url: &str) {
+        self.state().members.push(url.to_owned());
+    }
+
+    /// Lets the member at `url` answer nothing about the leader key from now on.
+    pub(super) fn freeze(&self, url: &str) {
+        self.state().frozen.push(url.to_owned());
     }
 
     /// The cluster that addresses with `part` in them belong to from now on.
@@ -166,6 +182,7 @@ impl PdTransport for Pd {
         };
         let mut urls = vec![url.to_owned()];
         urls.extend(state.leader.clone().filter(|leader| leader != url));
+        urls.extend(state.members.clone());
         Ok(GetMembersResponse {
             header: Some(ResponseHeader {
                 cluster_id,
@@ -179,6 +196,9 @@ impl PdTransport for Pd {
 
     async fn leader_key(&self, url: &str, cluster_id: u64) -> Result<Option<LeaderKey>, CallError> {
         assert_eq!(cluster_id, CLUSTER);
+        if self.state().frozen.iter().any(|frozen| frozen == url) {
+            std::future::pending::<()>().await;
+        }
         let mut state = self.state();
         state.key_reads += 1;
         if let Some((left, key)) = state.next_key.take() {

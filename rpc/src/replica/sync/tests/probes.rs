@@ -259,3 +259,32 @@ async fn a_restarted_follower_with_an_index_is_not_proven() {
     assert!(!world.serves());
     world.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_stands_still_is_left_once_another_member_tells_of_another_leader() {
+    let pd = Pd::new();
+    pd.add_member("http://pd-2:2379");
+    let world = World::launch(pd, Hooks::default());
+    let stream = world.follow(regions(1..4), 100).await;
+    world.prove().await;
+    // Its probe is not answered, nor is its leader key read there; another member was elected meanwhile.
+    world.pd.freeze(&world.pd.url());
+    let probe = world.probe().await;
+    world.pd.set_key(Key::Held {
+        revision: 6,
+        by: "http://pd-2:2379".to_owned(),
+    });
+    let begun = world.shared.clock.now();
+    while world.shared.last_broken().is_none() {
+        pass(Duration::from_millis(100)).await;
+    }
+    assert_eq!(
+        world.shared.last_broken().map(|broken| broken.reason),
+        Some("term changed")
+    );
+    // As long as the probe has, and no longer.
+    let took = world.shared.clock.now().saturating_since(begun);
+    assert!(took <= Duration::from_millis(3_100), "{took:?}");
+    assert!(stream.is_cancelled() && probe.is_cancelled());
+    world.end().await;
+}
