@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use support::{CLUSTER, PATIENCE, header, leader_with, refusal};
+use support::{CLUSTER, PATIENCE, header, leader_with, refusal, run};
 use tidegate::config::{SecurityConfig, ServeConfig};
 use tidegate::leader::LeaderConfig;
 use tidegate::pd::{ChannelSettings, Remote};
@@ -125,6 +125,26 @@ async fn a_replica_follows_serves_and_forwards_under_mutual_tls() {
             .id
             > 0
     );
+
+    // An audit of the one against the other, with the same files.
+    let (path, leader_url, url) = (
+        |file: &str| files.path(file).to_str().expect("text").to_owned(),
+        leader.url(),
+        replica.url().to_owned(),
+    );
+    let (ca, cert, key) = (path("ca.pem"), path("cert.pem"), path("key.pem"));
+    let audit = tokio::task::spawn_blocking(move || {
+        let servers = ["audit", "--leader", &leader_url, "--against", &url];
+        let files = ["--cacert", &ca, "--cert", &cert, "--key", &key];
+        let plain = refusal(&servers);
+        let how = ["--duration", "1s", "--output", "json"];
+        (plain, run(&[&servers[..], &files, &how].concat()))
+    });
+    let (plain, audited) = audit.await.expect("ended");
+    assert!(plain.contains("--cacert"), "{plain}");
+    let report: serde_json::Value = serde_json::from_slice(&audited.stdout).expect("JSON");
+    assert_eq!(audited.status.code(), Some(0), "{report}");
+    assert!(report["compared"].as_u64() > Some(0), "{report}");
 
     // In plain text, and with a certificate of another authority, nobody gets in.
     let plain = replica.url().replace("https://", "http://");

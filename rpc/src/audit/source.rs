@@ -7,7 +7,9 @@
 //! | a router | `routerpb.Router` | an answer without a region |
 //!
 //! `BatchScanRegions` is asked for pages, `ScanRegions` where a release is too old for it. A follower has one error for
-//! a lookup that finds nothing and for not answering at all; a scan of the first region tells which it was.
+//! a lookup that finds nothing and for not answering at all. A scan that finds nothing is an answer, so that the error
+//! means a refusal there; after a lookup, a scan of the first region tells which it was, and what found nothing is asked
+//! once more: the refusal may have ended in between.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -234,6 +236,15 @@ impl Server {
         })
     }
 
+    fn regions(&self, scanned: &[pdpb::Region]) -> Result<Vec<Region>, AskError> {
+        let with_leaders = scanned
+            .iter()
+            .filter_map(|item| Some((item.region.as_ref()?, item.leader.as_ref())));
+        with_leaders
+            .map(|(region, leader)| self.region(region, leader))
+            .collect()
+    }
+
     async fn call<T>(
         &self,
         call: impl Future<Output = Result<tonic::Response<T>, Status>>,
@@ -280,14 +291,10 @@ impl Server {
         if !self.read_header(answer.header.as_ref())? {
             return Ok(None);
         }
-        let regions = answer
-            .regions
-            .iter()
-            .filter_map(|item| Some((item.region.as_ref()?, item.leader.as_ref())));
-        regions
-            .map(|(region, leader)| self.region(region, leader))
-            .collect::<Result<_, _>>()
-            .map(Some)
+        let mut regions = self.regions(&answer.regions)?;
+        // PD scans the last range with the whole limit, whatever the others have found.
+        regions.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(Some(regions))
     }
 
     /// One range by the older call.
@@ -316,14 +323,7 @@ impl Server {
             let read = regions.map(|(at, region)| self.region(region, answer.leaders.get(at)));
             return read.collect::<Result<_, _>>().map(Some);
         }
-        let regions = answer
-            .regions
-            .iter()
-            .filter_map(|item| Some((item.region.as_ref()?, item.leader.as_ref())));
-        regions
-            .map(|(region, leader)| self.region(region, leader))
-            .collect::<Result<_, _>>()
-            .map(Some)
+        self.regions(&answer.regions).map(Some)
     }
 
     async fn scan_each(
@@ -331,24 +331,24 @@ impl Server {
         ranges: &[KeyRange],
         limit: i32,
     ) -> Result<Option<Vec<Region>>, AskError> {
-        let mut found: Option<Vec<Region>> = None;
+        let mut found: Vec<Region> = Vec::new();
         for range in ranges {
-            let held = found.as_ref().map_or(0, Vec::len);
-            let left = limit.saturating_sub(i32::try_from(held).unwrap_or(i32::MAX));
+            let left = limit.saturating_sub(i32::try_from(found.len()).unwrap_or(i32::MAX));
             if left <= 0 {
                 break;
             }
-            if let Some(regions) = self.scan_one(range, left).await? {
-                let found = found.get_or_insert_default();
-                let repeated = found.last().map(Region::id);
-                found.extend(
-                    regions
-                        .into_iter()
-                        .filter(|region| Some(region.id()) != repeated),
-                );
-            }
+            // A part of the ranges is no answer: the rest would count as missing.
+            let Some(regions) = self.scan_one(range, left).await? else {
+                return Ok(None);
+            };
+            let repeated = found.last().map(Region::id);
+            found.extend(
+                regions
+                    .into_iter()
+                    .filter(|region| Some(region.id()) != repeated),
+            );
         }
-        Ok(found)
+        Ok(Some(found))
     }
 
     async fn pages(
@@ -370,15 +370,13 @@ impl Server {
         self.scan_each(ranges, limit).await
     }
 
-    /// Whether a follower that found nothing answers at all.
-    async fn check_answering(&self) -> Result<(), AskError> {
-        match self.pages(&[KeyRange::all()], 1).await? {
-            Some(_) => Ok(()),
-            None => Err(AskError::Refused {
-                url: self.url.clone(),
-                message: "region not found".to_owned(),
-            }),
-        }
+    /// The regions, unless it answers nothing now.
+    async fn answered(&self, ranges: &[KeyRange], limit: i32) -> Result<Vec<Region>, AskError> {
+        let answer = self.pages(ranges, limit).await?;
+        answer.ok_or_else(|| AskError::Refused {
+            url: self.url.clone(),
+            message: "region not found".to_owned(),
+        })
     }
 
     async fn by_id(&self, region_id: u64) -> Result<Option<Option<Region>>, AskError> {
@@ -411,35 +409,43 @@ impl Server {
     }
 }
 
-impl Source for Server {
-    async fn scan(&self, ranges: &[KeyRange], limit: usize) -> Result<Vec<Region>, AskError> {
-        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        if let Some(regions) = self.pages(ranges, limit).await? {
-            return Ok(regions);
-        }
-        self.check_answering().await?;
-        Ok(Vec::new())
-    }
-
-    async fn by_ids(&self, ids: &[u64]) -> Result<Vec<Option<Region>>, AskError> {
+impl Server {
+    /// Asks for each of `ids`, all at once; `None` in the place of one that a follower has not found.
+    async fn each(&self, ids: &[u64]) -> Result<Vec<Option<Option<Region>>>, AskError> {
         let mut asked = JoinSet::new();
         for (at, id) in ids.iter().copied().enumerate() {
             let server = self.clone();
             asked.spawn(async move { (at, server.by_id(id).await) });
         }
         let mut found = vec![None; ids.len()];
-        let mut missed = false;
         while let Some(joined) = asked.join_next().await {
             // Only a panic in a call could make it an error.
             let Ok((at, answer)) = joined else { continue };
-            match answer? {
-                Some(region) => found[at] = region,
-                None => missed = true,
-            }
-        }
-        if missed {
-            self.check_answering().await?;
+            found[at] = answer?;
         }
         Ok(found)
     }
 }
+
+impl Source for Server {
+    async fn scan(&self, ranges: &[KeyRange], limit: usize) -> Result<Vec<Region>, AskError> {
+        let limit = i32::try_from(limit).unwrap_or(i32::MAX);
+        self.answered(ranges, limit).await
+    }
+
+    async fn by_ids(&self, ids: &[u64]) -> Result<Vec<Option<Region>>, AskError> {
+        let mut found = self.each(ids).await?;
+        let missed: Vec<usize> = (0..ids.len()).filter(|&at| found[at].is_none()).collect();
+        if !missed.is_empty() {
+            self.answered(&[KeyRange::all()], 1).await?;
+            let again: Vec<u64> = missed.iter().map(|&at| ids[at]).collect();
+            for (at, answer) in missed.into_iter().zip(self.each(&again).await?) {
+                found[at] = answer;
+            }
+        }
+        Ok(found.into_iter().map(Option::flatten).collect())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,3 +1,4 @@
+use super::super::source::tests::{Is, Peer, remote};
 use super::*;
 use crate::proto::header::ok_header;
 
@@ -39,4 +40,29 @@ fn a_rate_is_a_whole_number_above_zero() {
     for bad in ["0", "-1", "1.5", "", "1000001"] {
         assert!(rate(bad).is_err(), "{bad}");
     }
+}
+
+#[tokio::test]
+async fn who_has_no_members_to_name_is_asked_as_a_router() {
+    let (_leader, leader_url) = Peer::start(Is::Pd).await;
+    let (_router, router_url) = Peer::start(Is::Router).await;
+    let met = introduce(&remote(), &leader_url, &router_url).await;
+    let (leader, router) = met.expect("both answer");
+    assert_eq!(leader.url, leader_url);
+    assert_eq!(router.service(), Service::Router);
+    // An older leader does for one.
+    let (_older, older_url) = Peer::start(Is::OlderPd).await;
+    assert!(introduce(&remote(), &older_url, &router_url).await.is_ok());
+    // What has neither service is neither.
+    let (_older, older_url) = Peer::start(Is::OlderRouter).await;
+    let refused = introduce(&remote(), &leader_url, &older_url).await;
+    let refused = refused.expect_err("no router").to_string();
+    assert!(refused.starts_with("--against: "), "{refused}");
+    let (_replica, replica_url) = Peer::start(Is::Replica).await;
+    let refused = introduce(&remote(), &replica_url, &router_url).await;
+    let refused = refused.expect_err("no leader").to_string();
+    assert!(
+        refused.contains("is a replica and not the PD leader"),
+        "{refused}"
+    );
 }
