@@ -83,6 +83,9 @@ async fn f6_killed_at_any_point_the_next_start_resumes_and_has_what_the_leader_h
         assert_eq!(status["persist"]["set_aside"], 0, "round {round}: {status}");
         if status["sync"]["full_syncs"] == 0 {
             assert_eq!(status["persist"]["loaded"], REGIONS, "round {round}");
+            // Noted a moment after the gate has opened.
+            let ready = &status["ready"];
+            assert!(ready.is_null() || ready["start"] == "warm", "{ready}");
             resumed += 1;
         }
         // A proof of now: all that was reported before the question is in the answer.

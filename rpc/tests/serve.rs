@@ -251,7 +251,12 @@ async fn metrics_status_and_health_share_the_port() {
         .await
         .expect_err("without the follower key");
 
+    // Noted a moment after the gate has opened.
+    while replica.status().ready.is_none() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let metrics = get(addr, "/metrics").await;
+    assert!(metrics.contains("\ntidegate_ready_seconds{start=\"cold\"} "));
     assert!(metrics.starts_with("HTTP/1.1 200 OK"), "{metrics}");
     for line in [
         "tidegate_server_region_request_cnt{event=\"served\",request=\"GetRegionByID\"} 3",
@@ -265,6 +270,9 @@ async fn metrics_status_and_health_share_the_port() {
         "tidegate_map_regions 100",
         "tidegate_sync_lag 0",
         "tidegate_sync_state{state=\"live\"} 1",
+        // A hundred records since the beginning: master's full sync looks like one of release 8.5.
+        "tidegate_sync_dialect{dialect=\"release-8.5\"} 1",
+        "tidegate_sync_dialect{dialect=\"master\"} 0",
         "tidegate_region_syncer_status{type=\"sync_index\"} 100",
         "tidegate_region_syncer_status{type=\"last_index\"} 100",
         "tidegate_sync_total{event=\"full_syncs\"} 1",
@@ -288,6 +296,9 @@ async fn metrics_status_and_health_share_the_port() {
     assert_eq!(status["state"], "live");
     assert_eq!(status["gate"]["open"], true);
     assert_eq!(status["gate"]["why"], "open: the map is proven to be fresh");
+    assert_eq!(status["dialect"]["name"], "release-8.5");
+    assert_eq!(status["dialect"]["shown"], false);
+    assert_eq!(status["ready"]["start"], "cold");
     assert_eq!(status["lag"], 0);
     assert_eq!(status["regions"], 100);
     // An entry alone takes more than that.

@@ -1,7 +1,8 @@
 //! One line in the log for each time that the gate opens or shuts.
 //!
 //! The gate itself only answers when it is asked, and time alone shuts it; so it is asked a few times a second. An
-//! opening shorter than that may go without a line; the counters have what it refused.
+//! opening shorter than that may go without a line; the counters have what it refused. Before the first opening it is asked
+//! more often: how long a start takes is told from that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use tracing::{info, warn};
 use super::http::Pages;
 
 const INTERVAL: Duration = Duration::from_millis(200);
+/// The same before the first opening.
+const STARTING: Duration = Duration::from_millis(10);
 
 /// What was logged last. A gate is shut at the start.
 #[derive(Debug, Default)]
@@ -42,7 +45,7 @@ impl Noted {
 /// Logs until `stop`.
 pub(super) async fn keep(pages: Arc<Pages>, stop: CancellationToken) {
     let mut noted = Noted::default();
-    let mut ticks = interval(INTERVAL);
+    let mut ticks = interval(STARTING);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
@@ -53,6 +56,18 @@ pub(super) async fn keep(pages: Arc<Pages>, stop: CancellationToken) {
         let Some(news) = noted.news(pages.serving.shut()) else {
             continue;
         };
+        let shared = &pages.serving.shared;
+        if news == News::Opened && shared.ready().is_none() {
+            let ready = shared.note_ready();
+            let ready_after_ms = u64::try_from(ready.after.as_millis()).unwrap_or(u64::MAX);
+            info!(
+                ready_after_ms,
+                start = ready.start(),
+                "ready: the map is proven to be fresh for the first time"
+            );
+            ticks = interval(INTERVAL);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        }
         let status = pages.read();
         let (age_ms, lag) = (status.age_ms, status.lag);
         match news {

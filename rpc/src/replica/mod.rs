@@ -74,7 +74,9 @@ use crate::tls::{Tls, TlsError};
 pub use self::forward::ForwardCounts;
 pub use self::register::RegistrationStatus;
 pub use self::serve::counters::{Counts, Method, Rejection};
-pub use self::status::{ConnectionError, GateStatus, LeaderStatus, ReplicaStatus};
+pub use self::status::{
+    ConnectionError, DialectStatus, GateStatus, LeaderStatus, ReadyStatus, ReplicaStatus,
+};
 
 /// HTTP/2 pings to clients that have open calls, so that one that is gone is noticed.
 const PING_INTERVAL: Duration = Duration::from_secs(10);

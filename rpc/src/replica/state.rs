@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 use tidegate_core::clock::Clock;
@@ -16,7 +17,7 @@ use tokio::sync::watch;
 use super::audit::AuditState;
 use super::heal::HealCounters;
 use super::limits::Limits;
-use crate::pd::Term;
+use crate::pd::{Dialect, Term};
 use crate::proto::pdpb::Member;
 
 use super::chain::Chain;
@@ -44,6 +45,9 @@ pub struct Shared {
     /// When PD was last seen to have no leader at all; zero while there may be one.
     outage: AtomicU64,
     stream: AtomicU8,
+    dialect: Mutex<Option<DialectView>>,
+    started_at: Moment,
+    ready: OnceLock<Ready>,
     broken: Mutex<Option<Broken>>,
     /// The last generation that was found to hold what the leader does not say.
     distrusted: watch::Sender<u64>,
@@ -69,6 +73,7 @@ impl Shared {
         Self {
             map: RegionMap::new(),
             gate: Gate::new(),
+            started_at: clock.now(),
             clock,
             thresholds: Limits::new(thresholds),
             counters: SyncCounters::default(),
@@ -78,6 +83,8 @@ impl Shared {
             pd: watch::Sender::new(None),
             outage: AtomicU64::new(0),
             stream: AtomicU8::new(StreamState::Connecting as u8),
+            dialect: Mutex::new(None),
+            ready: OnceLock::new(),
             broken: Mutex::new(None),
             distrusted: watch::Sender::new(0),
             persist: OnceLock::new(),
@@ -164,6 +171,33 @@ impl Shared {
         self.stream.store(state as u8, Relaxed);
     }
 
+    /// The dialect of the stream that is followed, or was last; `None` before the first.
+    pub fn dialect(&self) -> Option<DialectView> {
+        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the stream that is followed has shown by now.
+    pub(super) fn note_dialect(&self, dialect: Dialect) {
+        let mut last = self.dialect.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_none_or(|last| last.dialect != dialect) {
+            let since = self.clock.now();
+            *last = Some(DialectView { dialect, since });
+        }
+    }
+
+    /// When the map could first answer; `None` before.
+    pub fn ready(&self) -> Option<Ready> {
+        self.ready.get().copied()
+    }
+
+    /// Notes that the map can answer. Only the first time counts.
+    pub(super) fn note_ready(&self) -> Ready {
+        *self.ready.get_or_init(|| Ready {
+            after: self.clock.now().saturating_since(self.started_at),
+            warm: self.counters.full_syncs_published.get() == 0,
+        })
+    }
+
     /// Settles the cluster with the first id told; false when it is settled on another.
     pub(super) fn settle_cluster(&self, cluster_id: u64) -> bool {
         *self.cluster_id.get_or_init(|| cluster_id) == cluster_id
@@ -239,6 +273,32 @@ pub struct LeaderView {
     pub url: String,
     /// Its reign; `None` when it could not be read.
     pub term: Option<Term>,
+}
+
+/// The dialect of a stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DialectView {
+    /// Master's once it has been shown; release 8.5's is what nothing has been seen against.
+    pub dialect: Dialect,
+    /// Since when that is held.
+    pub since: Moment,
+}
+
+/// How a start went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ready {
+    /// From the start until the map was first proven fresh.
+    pub after: Duration,
+    /// The map came from disk, and no full sync was needed.
+    pub warm: bool,
+}
+
+impl Ready {
+    /// The kind of start, in metrics and logs.
+    #[must_use]
+    pub const fn start(self) -> &'static str {
+        if self.warm { "warm" } else { "cold" }
+    }
 }
 
 /// Where the sync stream stands. Decides whether a proof can advance, not whether an old one still counts.

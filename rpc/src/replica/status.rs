@@ -15,6 +15,7 @@ use super::persist::PersistStatus;
 use super::register::RegistrationStatus;
 use super::serve::counters::{Counts, Method};
 use super::state::{StreamState, SyncCounts};
+use crate::pd::Dialect;
 
 /// A replica at one time. Each figure is exact; together they need not be of one instant.
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +34,10 @@ pub struct ReplicaStatus {
     pub leader: Option<LeaderStatus>,
     /// Where the sync stream stands.
     pub state: StreamState,
+    /// The dialect of the stream; `None` before the first.
+    pub dialect: Option<DialectStatus>,
+    /// How the start went; `None` until the map has first been proven fresh.
+    pub ready: Option<ReadyStatus>,
     /// The last reason why the leader was not followed, or no longer; it stays once it is.
     pub last_connection_error: Option<ConnectionError>,
     /// Whether lookups are answered from the map.
@@ -97,6 +102,26 @@ pub struct LeaderStatus {
     pub url: String,
     /// Its reign, as the create-revision of PD's leader key; `None` when it could not be read.
     pub term: Option<i64>,
+}
+
+/// The dialect of the sync stream that is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DialectStatus {
+    /// Which.
+    pub name: Dialect,
+    /// The stream has shown it. Release 8.5's is what a stream is taken for that has shown nothing of master's.
+    pub shown: bool,
+    /// For how many milliseconds that has been so.
+    pub for_ms: u64,
+}
+
+/// How the start went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ReadyStatus {
+    /// Milliseconds from the start until the map was first proven fresh.
+    pub after_ms: u64,
+    /// `warm`: with what was on disk; `cold`: after a full sync.
+    pub start: &'static str,
 }
 
 /// Why the PD leader was not followed, or no longer.
@@ -224,6 +249,15 @@ impl ReplicaStatus {
                 term: leader.term.map(|term| term.create_revision()),
             }),
             state: shared.stream(),
+            dialect: shared.dialect().map(|seen| DialectStatus {
+                name: seen.dialect,
+                shown: seen.dialect == Dialect::Master,
+                for_ms: millis(now.saturating_since(seen.since)),
+            }),
+            ready: shared.ready().map(|ready| ReadyStatus {
+                after_ms: millis(ready.after),
+                start: ready.start(),
+            }),
             last_connection_error: shared.last_broken().map(|broken| ConnectionError {
                 reason: broken.reason,
                 detail: broken.detail,

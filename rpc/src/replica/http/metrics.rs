@@ -19,6 +19,8 @@
 //! | `tidegate_sync_lag` | | changes known and not applied; absent while unknown |
 //! | `tidegate_sync_apply_seconds` | | how long the apply in progress has been running; 0 without one |
 //! | `tidegate_sync_state` | state | 1 for where the sync stream stands |
+//! | `tidegate_sync_dialect` | dialect = `master`, `release-8.5` | 1 for the dialect of the stream; 8.5's until master's is shown |
+//! | `tidegate_ready_seconds` | start = `warm` (from disk), `cold` (by a full sync) | from the start to the first proof; absent before |
 //! | `tidegate_sync_total` | event | what the sync stream did |
 //! | `tidegate_audit_differences_total` | kind, event = `found`, `healed` | differences from the leader's map older than the grace |
 //! | `tidegate_audit_total` | event | what the comparison with the leader's map did |
@@ -31,7 +33,7 @@
 //! | `tidegate_map_regions`, `tidegate_map_bytes`, `tidegate_map_garbage`, `tidegate_map_generation` | | the map |
 //! | `tidegate_disk_index` | | the index that a restart would resume at; absent without `data-dir`, as all of these |
 //! | `tidegate_disk_waiting`, `tidegate_disk_file_bytes` | | regions that wait to be written; the size of the file |
-//! | `tidegate_disk_total` | event = `flushes`, `rewrites`, `records`, `written_bytes`, `errors`, `set_aside` | what was done |
+//! | `tidegate_disk_total` | event = `flushes`, `rewrites`, `records`, `written_bytes`, `milliseconds` (of a thread that writes), `errors`, `set_aside` | what was done |
 //! | `tidegate_chain_followers`, `tidegate_chain_depth` | | replicas that follow this one; replicas between it and PD |
 //! | `tidegate_server_info` | version, name | 1 |
 //!
@@ -42,10 +44,11 @@
 //! our prefix, so that a dashboard for PD's followers needs little change.
 
 use prometheus::{
-    Encoder, Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use tidegate_core::gate::RefuseReason;
 
+use crate::pd::Dialect;
 use crate::replica::persist::PersistStatus;
 use crate::replica::serve::counters::{Method, Rejection};
 use crate::replica::state::StreamState;
@@ -236,6 +239,26 @@ impl Page {
                 .with_label_values(&[state.as_str()])
                 .set((status.state == state).into());
         }
+        let dialects = self.gauges(
+            "tidegate_sync_dialect",
+            "1 for the dialect of the sync stream; release 8.5's until master's has been shown.",
+            &["dialect"],
+        )?;
+        for dialect in [Dialect::Master, Dialect::Release85] {
+            let is_it = status.dialect.is_some_and(|seen| seen.name == dialect);
+            dialects
+                .with_label_values(&[dialect.as_str()])
+                .set(is_it.into());
+        }
+        if let Some(ready) = status.ready {
+            let help = "From the start until the map was first proven fresh.";
+            let opts = Opts::new("tidegate_ready_seconds", help);
+            let gauges = GaugeVec::new(opts, &["start"])?;
+            self.0.register(Box::new(gauges.clone()))?;
+            gauges
+                .with_label_values(&[ready.start])
+                .set(ready.after_ms as f64 / 1000.0);
+        }
         let forwarded = self.counters(
             "tidegate_forward_total",
             "What became of calls that are the PD leader's to answer.",
@@ -367,6 +390,7 @@ impl Page {
             ("rewrites", disk.rewrites),
             ("records", disk.records),
             ("written_bytes", disk.written_bytes),
+            ("milliseconds", disk.writing_ms),
             ("errors", disk.errors),
             ("set_aside", disk.set_aside),
         ] {

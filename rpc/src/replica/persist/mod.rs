@@ -214,6 +214,7 @@ struct Counters {
     errors: AtomicU64,
     set_aside: AtomicU64,
     written: AtomicU64,
+    writing_nanos: AtomicU64,
     index: AtomicU64,
 }
 
@@ -236,6 +237,8 @@ pub struct PersistStatus {
     pub records: u64,
     /// Bytes written to the file since the start.
     pub written_bytes: u64,
+    /// Milliseconds that a thread was writing, waits for the disk included.
+    pub writing_ms: u64,
     /// The size of the file.
     pub file_bytes: u64,
     /// Reads, writes and renames that failed.
@@ -453,6 +456,7 @@ impl Persist {
             rewrites: counters.rewrites.load(Relaxed),
             records: counters.records.load(Relaxed),
             written_bytes: counters.written.load(Relaxed),
+            writing_ms: counters.writing_nanos.load(Relaxed) / 1_000_000,
             file_bytes: fs::metadata(self.directory.join(disk::FILE)).map_or(0, |file| file.len()),
             errors: counters.errors.load(Relaxed),
             set_aside: counters.set_aside.load(Relaxed),

@@ -102,8 +102,11 @@ impl Persist {
         let Some(open) = disk.as_mut() else {
             return false;
         };
-        let before = open.written();
+        let (before, begun) = (open.written(), shared.clock.now());
         let done = self.write(open, shared, &work);
+        let took = shared.clock.now().saturating_since(begun).as_nanos();
+        let took = u64::try_from(took).unwrap_or(u64::MAX);
+        self.counters.writing_nanos.fetch_add(took, Relaxed);
         self.counters
             .written
             .fetch_add(open.written().saturating_sub(before), Relaxed);

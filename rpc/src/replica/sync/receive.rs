@@ -21,6 +21,7 @@ use super::frame::{Kind, OLD_BATCH, Phase, Shape, classify};
 use super::gap::Gap;
 use super::queue::{Intake, NotQueued, Received};
 use super::spoken::Spoken;
+use crate::pd::Dialect;
 
 /// When the stream was last heard of.
 #[derive(Debug)]
@@ -149,6 +150,7 @@ impl Reader {
         let (kind, next) = classify(self.phase, shape, self.spoken.dialect());
         if kind.shows_master(self.phase, shape) {
             self.spoken.shown_master();
+            self.shared.note_dialect(Dialect::Master);
         }
         match kind {
             Kind::Keepalive | Kind::Completion => self.broadcast = Some(at),

@@ -88,6 +88,7 @@ pub(super) async fn run<T: PdTransport>(context: &Arc<Context<T>>, plan: Plan) -
     match opened {
         Ok(opened) => {
             count(context, &plan, opened.term);
+            context.shared.note_dialect(spoken.dialect());
             follow(context, plan, opened, spoken).await
         }
         Err(ending) => {

@@ -1,4 +1,7 @@
 //! Which dialect a session's leader speaks, as far as its stream has shown.
+//!
+//! It is not kept on disk: a restart that resumes asks with its own index in either dialect, and one in another term, or
+//! with another binary at the leader, must find out anew in any case.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -3,6 +3,7 @@
 use tidegate_core::Provenance;
 
 use super::*;
+use crate::pd::Dialect;
 
 #[tokio::test(start_paused = true)]
 async fn the_request_carries_a_unique_name_an_address_and_the_cluster() {
@@ -33,6 +34,12 @@ async fn nothing_is_ready_before_the_completion_frame() {
     assert_eq!(world.shared.map.generation(), 0);
     assert!(world.ids().is_empty());
     assert!(!world.serves());
+    let dialect = || world.shared.dialect().map(|seen| seen.dialect);
+    assert_eq!(
+        dialect(),
+        Some(Dialect::Release85),
+        "until master's is shown"
+    );
 
     stream.send(frame(900, vec![region(2, 2)]));
     stream.send(frame(901, vec![]));
@@ -41,6 +48,7 @@ async fn nothing_is_ready_before_the_completion_frame() {
         .await;
     assert_eq!(world.ids(), [1, 2, 3, 4, 5]);
     assert_eq!(world.shared.gate.applied(), 901);
+    assert_eq!(dialect(), Some(Dialect::Master));
     assert!(!world.serves(), "not without a proof");
     world.prove().await;
     assert!(world.serves());
