@@ -254,3 +254,55 @@ async fn presented_as_self_the_leader_is_asked_for_those_who_mean_the_leader() {
     assert_eq!(leader.lookups(), before + 1);
     assert_eq!(replica.status().forwarded.forwarded, forwarded);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_method_that_nobody_has_is_unimplemented_and_an_unknown_page_is_not_found() {
+    let leader = leader(CLUSTER, 1).await;
+    let replica = replica(&leader, PresentAs::Backend).await;
+    for path in [
+        "/etcdserverpb.Cluster/MemberList",
+        "/etcdserverpb.Maintenance/Status",
+        "/etcdserverpb.Auth/Authenticate",
+        "/nobody.Has/This",
+        "/routerpb.Router/ScanRegions",
+        "/routerpb.Router",
+        "/grpc.health.v1.Health/List",
+        "/pdpb.PD/NotYetInvented",
+        "/metrics",
+        "/status",
+        "/",
+    ] {
+        let mut client = tonic::client::Grpc::new(channel(replica.addr()).await);
+        client.ready().await.expect("ready");
+        let codec = tonic_prost::ProstCodec::<GetMembersRequest, GetMembersRequest>::default();
+        let called = client
+            .unary(
+                Request::new(GetMembersRequest::default()),
+                path.parse().expect("a path"),
+                codec,
+            )
+            .await;
+        let status = called.expect_err(path);
+        assert_eq!(status.code(), Code::Unimplemented, "{path}: {status}");
+        // In trailers alone: they came as headers.
+        let kind = status
+            .metadata()
+            .get("content-type")
+            .map(|kind| kind.as_bytes());
+        assert_eq!(kind, Some(&b"application/grpc"[..]), "{path}");
+        let page = support::get(replica.addr(), path).await;
+        let code = match path {
+            "/metrics" | "/status" => "200",
+            // Of a service that is here, and no call of it.
+            _ if path.contains("Router/") || path.contains("PD/") => "415",
+            _ if path.contains("Health/") => continue,
+            _ => "404",
+        };
+        assert!(
+            page.starts_with(&format!("HTTP/1.1 {code}")),
+            "{path}: {page}"
+        );
+    }
+    replica.stop(Duration::from_secs(1)).await;
+    leader.stop().await;
+}

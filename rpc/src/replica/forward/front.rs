@@ -13,9 +13,9 @@ use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
-use super::Gateway;
 use super::route::{self, Route};
 use super::stores::Ask;
+use super::{Gateway, nobody};
 use crate::proto::pdpb::{GetMembersRequest, GetMembersResponse};
 use crate::replica::serve::closed;
 
@@ -59,6 +59,9 @@ where
 
     fn call(&mut self, request: http::Request<Body>) -> Answer {
         let (mut head, body) = request.into_parts();
+        if !nobody::is_grpc(&head.headers) {
+            return Box::pin(ready(Ok(nobody::not_grpc())));
+        }
         let route = self.gateway.route(head.uri.path(), &mut head.headers);
         match route {
             Route::HereAsFollower => route::allow_follower(&mut head.headers),
@@ -73,7 +76,13 @@ where
             Route::Leader => Box::pin(forward(Arc::clone(&self.gateway), request)),
             Route::Stores(ask) => Box::pin(stores(Arc::clone(&self.gateway), ask, request)),
             Route::Myself => Box::pin(myself(Arc::clone(&self.gateway), request)),
-            Route::Refused(status) => Box::pin(ready(Ok(status.into_http()))),
+            Route::Refused(status) => {
+                Box::pin(async move { Ok(nobody::refuse(status, request.into_body()).await) })
+            }
+            Route::Unknown => Box::pin(async move {
+                let (head, body) = request.into_parts();
+                Ok(nobody::unknown(head.uri.path(), body).await)
+            }),
         }
     }
 }
@@ -85,12 +94,13 @@ pub(in crate::replica) async fn fallback(
 ) -> http::Response<Body> {
     if route::is_forwarded(request.uri().path()) {
         if gateway.serving.is_closed() {
-            return closed().into_http();
+            return nobody::refuse(closed(), request.into_body()).await;
         }
         let Ok(answer) = forward(gateway, request).await;
         return answer;
     }
-    Status::unimplemented("unknown service").into_http()
+    let (head, body) = request.into_parts();
+    nobody::unknown(head.uri.path(), body).await
 }
 
 async fn forward(

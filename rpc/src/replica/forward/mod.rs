@@ -10,7 +10,7 @@
 //! | `pdpb.PD` | region lookups, GetMembers and GetClusterInfo are answered; GetStore and GetAllStores get the leader's answer of a moment ago ([`stores`]); the rest is forwarded |
 //! | `meta_storagepb.MetaStorage`, `keyspacepb.Keyspace`, `resource_manager.ResourceManager` | forwarded |
 //! | `etcdserverpb.KV`, `Lease`, `Watch` | forwarded: TiDB asks PD's addresses for these |
-//! | `etcdserverpb.Cluster`, `Maintenance`, `Auth` | not there: they change or name PD's own members |
+//! | `etcdserverpb.Cluster`, `Maintenance`, `Auth` | not there, as any other service (`Unimplemented`): they change or name PD's own members |
 //! | `routerpb.Router`, `grpc.health.v1.Health` | answered; stores as in `pdpb.PD` |
 //!
 //! A forwarded call ends when the leader that it went to is replaced: the old one may not know yet. It ends, too, when
@@ -25,6 +25,7 @@ mod counters;
 mod front;
 mod headers;
 mod leader;
+mod nobody;
 mod raw;
 mod route;
 mod self_member;
@@ -44,6 +45,7 @@ use self::counters::ForwardCounters;
 pub use self::counters::ForwardCounts;
 pub(super) use self::front::{Front, fallback};
 use self::leader::Reign;
+pub(super) use self::nobody::is_grpc;
 use self::stores::StoreCache;
 use super::serve::Serving;
 use super::state::Shared;

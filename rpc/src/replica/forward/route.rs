@@ -37,7 +37,18 @@ pub(super) enum Route {
     Myself,
     /// It goes nowhere.
     Refused(Status),
+    /// There is no such method.
+    Unknown,
 }
+
+/// What a router answers, beside questions about stores.
+const ROUTER: [&str; 5] = [
+    "GetRegion",
+    "GetPrevRegion",
+    "GetRegionByID",
+    "BatchScanRegions",
+    "QueryRegion",
+];
 
 /// The services whose calls go to the leader whole.
 const FORWARDED: [&str; 6] = [
@@ -65,7 +76,8 @@ impl Gateway {
             return match stores(method) {
                 Some(_) if self.serving.is_closed() => Route::Refused(closed()),
                 Some(ask) => Route::Stores(ask),
-                None => Route::Here,
+                None if ROUTER.contains(&method) => Route::Here,
+                None => Route::Unknown,
             };
         }
         let method = path.strip_prefix("/pdpb.PD/").unwrap_or_default();

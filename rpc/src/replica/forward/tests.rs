@@ -132,7 +132,7 @@ async fn serve_until(routes: axum::Router, cut: CancellationToken) -> String {
 }
 
 /// A body that the test feeds.
-fn fed() -> (mpsc::Sender<Frame<Bytes>>, Body) {
+pub(super) fn fed() -> (mpsc::Sender<Frame<Bytes>>, Body) {
     let (feed, frames) = mpsc::channel(1);
     (feed, Body::new(Fed(ReceiverStream::new(frames))))
 }

@@ -5,7 +5,7 @@
 //! | `GET /metrics` | Prometheus' text format; see `metrics.rs` |
 //! | `GET /status` | [`ReplicaStatus`] as JSON |
 //! | `GET /health` | 200 while lookups are answered, 503 while they are not; the gate as JSON |
-//! | other | 404; gRPC is passed on to the PD leader where it is a service of PD's |
+//! | other | 404; gRPC is passed on to the PD leader where it is a service of PD's, else it is `Unimplemented` |
 
 mod metrics;
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
@@ -42,6 +42,7 @@ pub(super) fn routes(pages: Arc<Pages>) -> Router {
         .route("/status", get(status))
         .route("/health", get(health))
         .fallback(nothing_here)
+        .method_not_allowed_fallback(only_read)
         .with_state(pages)
 }
 
@@ -71,14 +72,26 @@ fn json(code: StatusCode, page: &impl Serialize) -> Response {
 }
 
 async fn nothing_here(State(pages): State<Arc<Pages>>, request: Request) -> Response {
-    let kind = request.headers().get(header::CONTENT_TYPE);
-    let kind = kind.map(HeaderValue::as_bytes);
-    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
-        let request = request.map(tonic::body::Body::new);
-        let answer = forward::fallback(Arc::clone(&pages.gateway), request).await;
-        return answer.map(axum::body::Body::new);
+    if forward::is_grpc(request.headers()) {
+        return grpc(&pages, request).await;
     }
     (StatusCode::NOT_FOUND, "see /metrics, /status, /health\n").into_response()
+}
+
+async fn only_read(State(pages): State<Arc<Pages>>, request: Request) -> Response {
+    if forward::is_grpc(request.headers()) {
+        return grpc(&pages, request).await;
+    }
+    let only = [(header::ALLOW, "GET, HEAD")];
+    let why = "this port only shows: GET; settings are changed at admin-addr\n";
+    (StatusCode::METHOD_NOT_ALLOWED, only, why).into_response()
+}
+
+/// A call that no service here takes.
+async fn grpc(pages: &Pages, request: Request) -> Response {
+    let request = request.map(tonic::body::Body::new);
+    let answer = forward::fallback(Arc::clone(&pages.gateway), request).await;
+    answer.map(axum::body::Body::new)
 }
 
 async fn health(State(pages): State<Arc<Pages>>) -> Response {
