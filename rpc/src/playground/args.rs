@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::faults::Scenario;
+use super::sweep::{Setting, Swept};
 use crate::config::{self, parse_duration};
 use crate::pd::Dialect;
 
@@ -19,6 +20,8 @@ A third of the lookups is asked of the leader, the rest of the replicas; what th
 With --when-stale read-through neither is left to the client: the replica asks the leader. The regions of one answer need
 not have been true at one moment then (torn); each is judged by its own age.
 With --dialect release-8.5 that is 300 ms more: so far a proof may reach beyond the leader's last broadcast.
+With --chain a third replica follows the second one, and is struck by whatever strikes that. Its ages are counted from the
+leader's own answer, and its gate is as strict.
 Without --duration the fault comes again every 20s. Data turns stale once a fault lasts longer than those bounds,
 1.4s here: keep --duration at 10s or more.
 Exit code: 0 all right, 1 stale or wrong answers (with --gate off only wrong ones), 2 it could not start.";
@@ -54,6 +57,16 @@ pub struct Args {
     /// Changes of regions a second
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 600, value_parser = |text: &str| whole(text, 100_000_u64))]
     pub churn: u64,
+    /// Adds a third replica, which follows the second one in place of PD
+    #[arg(long)]
+    pub chain: bool,
+    /// Instead of one run makes many short ones, each with another value of this threshold, and prints what the value
+    /// refuses and what it lets through
+    #[arg(long, value_enum, value_name = "THRESHOLD", conflicts_with_all = ["duration", "scenario", "churn", "gate", "output"])]
+    pub sweep: Option<Swept>,
+    /// A threshold that a sweep sets.
+    #[arg(skip)]
+    pub set: Option<Setting>,
 }
 
 /// Whether the replicas' gates may refuse.
@@ -117,6 +130,9 @@ impl Default for Args {
             when_stale: WhenStale::default(),
             output: Output::default(),
             churn: 600,
+            chain: false,
+            sweep: None,
+            set: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!  churn --> PD leader --SyncRegions--> replica 1 --\
 //!    |           |  \---[ relay ]-----> replica 2 ---+--> load --> judge
+//!    |           |                         \--> (3) -/              |
 //!    |           \-----------------------------------/              |
 //!    \--> ledger of everything that the leader's map ever held <----/
 //! ```
@@ -20,6 +21,7 @@ pub mod load;
 mod report;
 mod run;
 pub mod server;
+mod sweep;
 pub mod view;
 pub mod world;
 
@@ -30,3 +32,4 @@ pub use self::args::{Args, GateSwitch, Output};
 pub use self::faults::Scenario;
 pub use self::report::{Report, ServerReport};
 pub use self::run::{PlaygroundError, play, run};
+pub use self::sweep::{Setting, Swept, sweep};

@@ -25,7 +25,6 @@ use crate::config::ServeConfig;
 use crate::leader::{EmbeddedLeader, LeaderConfig, LeaderError};
 use crate::pd::Dialect;
 use crate::proto::metapb::Store;
-use crate::replica::hooks::{ApplyLayer, Hooks};
 use crate::replica::{Replica, StartError};
 
 /// By how much keepalives, probes and thresholds are shortened.
@@ -42,10 +41,12 @@ const CYCLE: Duration = Duration::from_secs(20);
 /// When a fault begins and ends, in hundredths of the duration.
 const FAULT: (u32, u32) = (40, 65);
 const STOP_DEADLINE: Duration = Duration::from_secs(1);
-/// Where the second replica is among the servers.
+/// Where the second replica is among the servers, and the third.
 const REPLICA_2: usize = 2;
+const REPLICA_3: usize = 3;
 
 mod fault;
+mod replicas;
 
 /// Why a run could not start or go on. One line: what, and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -229,10 +230,14 @@ impl Playground {
             source,
         })?;
         let stall = Arc::new(Stall::new());
-        let serve = ServeConfig {
+        let mut serve = ServeConfig {
             when_stale: args.when_stale.into(),
-            ..ServeConfig::default().scaled(SCALE)
+            ..ServeConfig::default()
         };
+        if let Some(set) = args.set {
+            set.apply(&mut serve);
+        }
+        let serve = serve.scaled(SCALE);
         let bounds = Bounds {
             max_age: serve.max_age,
             stall_threshold: serve.stall_threshold,
@@ -241,34 +246,7 @@ impl Playground {
                 Dialect::Release85 => ALLOWANCE + serve.probe_interval,
             },
         };
-        let serve_regardless = args.gate == GateSwitch::Off;
-        let through_relay = format!("http://{}", relay.addr());
-        let hooks = [
-            Hooks {
-                serve_regardless,
-                clock: Some(Arc::clone(&clock)),
-                ..Hooks::default()
-            },
-            Hooks {
-                serve_regardless,
-                clock: Some(Arc::clone(&clock)),
-                apply_layer: Some(Arc::clone(&stall) as Arc<dyn ApplyLayer>),
-                redial: Some(Arc::new(move |_| through_relay.clone())),
-            },
-        ];
-        let mut replicas = Vec::new();
-        for (number, hooks) in (1..).zip(hooks) {
-            let config = ServeConfig {
-                name: format!("replica-{number}"),
-                backend_endpoints: vec![parse(&world.url())?],
-                listen: parse("http://127.0.0.1:0")?,
-                // The load knows where they are.
-                register: false,
-                advertise: None,
-                ..serve.clone()
-            };
-            replicas.push(Replica::start(config, hooks).await?);
-        }
+        let replicas = replicas::start(&args, &serve, &world.url(), &clock, &stall, &relay).await?;
 
         let stop_churn = CancellationToken::new();
         let mut tasks = JoinSet::new();
@@ -511,9 +489,13 @@ impl Playground {
         });
         let struck: &[usize] = match self.args.scenario {
             Scenario::Steady => &[],
-            Scenario::Throttle | Scenario::Stall | Scenario::RingOverflow => &[REPLICA_2],
-            Scenario::LeaderRestart => &[1, REPLICA_2],
+            Scenario::Throttle | Scenario::Stall | Scenario::RingOverflow => {
+                &[REPLICA_2, REPLICA_3]
+            }
+            Scenario::LeaderRestart => &[1, REPLICA_2, REPLICA_3],
         };
+        // The third one follows the second one, if it is there.
+        let struck = &struck[..struck.len() - usize::from(!self.args.chain && !struck.is_empty())];
         Report {
             scenario: self.args.scenario,
             dialect: self.args.dialect,

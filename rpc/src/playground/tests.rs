@@ -29,13 +29,18 @@ async fn played(args: Args) -> Report {
 
 /// What holds of every run, however slow the machine.
 fn assert_sound(report: &Report) {
+    assert_sound_with(report, 2);
+}
+
+fn assert_sound_with(report: &Report, replicas: usize) {
     assert_eq!(report.errors, 0, "{:?}", report.error_examples);
     assert!(
         report.checked > 0 && report.lookups > 0 && report.changes > 0,
         "{report}"
     );
     let roles: Vec<&str> = report.servers.iter().map(|server| server.role).collect();
-    assert_eq!(roles, ["leader", "replica", "replica"]);
+    let expected = [&["leader"][..], &vec!["replica"; replicas]].concat();
+    assert_eq!(roles, expected);
     // What the leader says is never behind the leader.
     assert_eq!(report.servers[0].behind_served, 0, "{report}");
 }
@@ -53,6 +58,18 @@ async fn a_steady_run_serves_from_every_server_and_nothing_stale() {
         report.servers.iter().all(|server| server.served > 0),
         "{report}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f5_a_replica_that_follows_a_replica_serves_and_nothing_stale() {
+    let args = Args {
+        chain: true,
+        ..short(Scenario::Stall)
+    };
+    let report = played(args).await;
+    assert_sound_with(&report, 3);
+    assert_eq!(report.stale_served, 0, "{report}");
+    assert!(report.servers[3].served > 0, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -57,6 +57,7 @@ pub struct ReplicaScene {
 /// Where the view goes.
 #[derive(Debug)]
 pub struct View {
+    hidden: bool,
     to_stdout: bool,
     table: bool,
     drawn_lines: usize,
@@ -72,8 +73,19 @@ impl View {
             io::stderr().is_terminal()
         };
         Self {
+            hidden: false,
             to_stdout,
             table,
+            drawn_lines: 0,
+        }
+    }
+
+    /// Nowhere.
+    pub const fn hidden() -> Self {
+        Self {
+            hidden: true,
+            to_stdout: false,
+            table: false,
             drawn_lines: 0,
         }
     }
@@ -114,6 +126,9 @@ impl View {
     }
 
     fn write(&self, text: &str) {
+        if self.hidden {
+            return;
+        }
         // A reader that has gone away is no reason to end the run.
         let _ = if self.to_stdout {
             let mut out = io::stdout().lock();
