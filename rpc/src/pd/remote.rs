@@ -1,10 +1,14 @@
 //! [`PdTransport`] over gRPC.
 
 use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tokio_stream::StreamExt;
+use tokio::sync::oneshot;
+use tokio_stream::{Stream, StreamExt};
 use tonic::Streaming;
 use tonic::transport::Channel;
 
@@ -173,8 +177,11 @@ impl PdTransport for Remote {
         lane: Lane,
         request: SyncRegionRequest,
     ) -> Result<RemoteFrames, CallError> {
-        // One request, and the sending side stays open: older leaders take its end for the end of the stream.
-        let requests = tokio_stream::once(request).chain(tokio_stream::pending());
+        // One request, and the sending side stays open: older leaders take its end for the end of the stream. It is
+        // closed with the frames: HTTP/2 knows a stream whose two directions are held apart, and as long as one is
+        // open the leader goes on sending, to nobody, until the window is full and it waits.
+        let (open, given_up) = oneshot::channel::<()>();
+        let requests = tokio_stream::once(request).chain(until(given_up));
         let answer = PdClient::new(self.lane(url, lane)?)
             .max_decoding_message_size(self.receive_limit())
             .sync_regions(requests)
@@ -184,6 +191,7 @@ impl PdTransport for Remote {
             url: url.to_owned(),
             told: Told::read(answer.metadata()),
             frames: answer.into_inner(),
+            _open: open,
         })
     }
 }
@@ -194,6 +202,29 @@ pub struct RemoteFrames {
     url: String,
     told: Option<Told>,
     frames: Streaming<SyncRegionResponse>,
+    /// Dropped, it ends the requests.
+    _open: oneshot::Sender<()>,
+}
+
+/// A stream that yields nothing and ends when the sender is dropped.
+fn until<T>(given_up: oneshot::Receiver<()>) -> impl Stream<Item = T> {
+    Until {
+        given_up,
+        item: PhantomData,
+    }
+}
+
+struct Until<T> {
+    given_up: oneshot::Receiver<()>,
+    item: PhantomData<fn() -> T>,
+}
+
+impl<T> Stream for Until<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        Pin::new(&mut self.given_up).poll(cx).map(|_| None)
+    }
 }
 
 impl FrameSource for RemoteFrames {
