@@ -61,6 +61,17 @@ async fn a_steady_run_serves_from_every_server_and_nothing_stale() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p0_under_load_the_leader_is_relieved_and_the_followers_share_the_lookups_without_errors() {
+    let report = played(short(Scenario::Steady)).await;
+    assert_sound(&report);
+    assert_eq!(report.stale_served, 0, "{report}");
+    let [first, second] = [&report.servers[1], &report.servers[2]].map(|server| server.served);
+    assert!(first < 2 * second && second < 2 * first, "{report}");
+    // A third is asked of it directly; the gates leave little else to it.
+    assert!(report.leader_share < 0.5, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f5_a_replica_that_follows_a_replica_serves_and_nothing_stale() {
     let args = Args {
         chain: true,
