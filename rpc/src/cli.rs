@@ -112,6 +112,8 @@ struct ServeArgs {
 const SERVE_KEYS: &str = "\
 Keys of the config file: the flags' names, and
   max-age = \"10s\"            age from which on data is not served
+  broadcast-max-age = \"30s\"  the same while the PD leader is one of release 8.5; as max-age if
+                             that is set to something else than 10s
   max-outage = \"max-age\"     the same while PD has no leader at all
   time-threshold = \"30s\"     silence of the sync stream from which on data is not served
   index-threshold = 20000    changes behind from which on data is not served

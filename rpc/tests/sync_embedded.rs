@@ -141,6 +141,8 @@ async fn leader_of(count: u64) -> EmbeddedLeader {
     let leader = EmbeddedLeader::start(LeaderConfig::default())
         .await
         .unwrap();
+    // With as many records as regions its dialect would not show.
+    leader.report_region(region(1, 10, 20, 1, 2)).unwrap();
     for outcome in leader.report_regions(cluster(count)) {
         outcome.unwrap();
     }

@@ -142,6 +142,9 @@ impl Tuner {
         self.shared.thresholds.set(parsed.serve.thresholds());
         self.shared
             .thresholds
+            .set_broadcast_max_age(Some(parsed.serve.broadcast_max_age()));
+        self.shared
+            .thresholds
             .set_max_outage(parsed.serve.max_outage);
         self.shared.audit.set_knobs(parsed.serve.audit);
         self.log.set_level(parsed.log.level);

@@ -5,7 +5,7 @@
 //!
 //! # Our keys
 //! `name`, `backend-endpoints` (text with commas, or a list), `listen-addr`,
-//! `advertise-listen-addr`, `max-age`, `max-outage`, `time-threshold`, `index-threshold`, `stall-threshold`,
+//! `advertise-listen-addr`, `max-age`, `broadcast-max-age`, `max-outage`, `time-threshold`, `index-threshold`, `stall-threshold`,
 //! `probe-interval`, `backend-timeout`, `max-backoff`, `full-sync-deadline`, `when-stale`, `present-as`,
 //! `upstream`, `max-downstreams`,
 //! `allow-bounded-staleness`, `shutdown-deadline`, `data-dir`, `audit-pass`, `audit-grace`,
@@ -34,6 +34,7 @@ pub(super) const OURS: &[&str] = &[
     "listen-addr",
     "advertise-listen-addr",
     "max-age",
+    "broadcast-max-age",
     "max-outage",
     "time-threshold",
     "index-threshold",
@@ -189,6 +190,7 @@ pub(super) fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool,
             path => serve.data_dir = Some(path.into()),
         },
         "max-age" => serve.max_age = duration(key, value)?,
+        "broadcast-max-age" => serve.broadcast_max_age = Some(duration(key, value)?),
         "max-outage" => {
             serve.max_outage = match value.as_str() {
                 Some("max-age") => None,

@@ -60,6 +60,9 @@ pub struct ServeConfig {
     pub advertise: Option<Url>,
     /// The age from which on data is not served (`max-age`).
     pub max_age: Duration,
+    /// What takes its place while the PD leader is one of release 8.5 (`broadcast-max-age`); `None`: see
+    /// [`ServeConfig::broadcast_max_age`].
+    pub broadcast_max_age: Option<Duration>,
     /// The age up to which data is served while PD has no leader at all (`max-outage`); as `max-age` when nothing is
     /// said.
     pub max_outage: Option<Duration>,
@@ -105,6 +108,9 @@ pub struct ServeConfig {
     pub shutdown_deadline: Duration,
 }
 
+/// Three keepalives of a leader of release 8.5: two are a proof, of up to two probes before the first.
+const BROADCAST_MAX_AGE: Duration = Duration::from_secs(30);
+
 impl Default for ServeConfig {
     fn default() -> Self {
         let thresholds = Thresholds::default();
@@ -114,6 +120,7 @@ impl Default for ServeConfig {
             listen: known_good(DEFAULT_LISTEN),
             advertise: None,
             max_age: thresholds.max_age,
+            broadcast_max_age: None,
             max_outage: None,
             time_threshold: thresholds.time_threshold,
             index_threshold: thresholds.index_threshold,
@@ -151,6 +158,20 @@ impl ServeConfig {
         }
     }
 
+    /// The age from which on data is not served while the PD leader is one of release 8.5. Such a leader shows every ten
+    /// seconds that nothing waits to be told, and only two such words are a proof: so 30 s, unless `max-age` was set to
+    /// something else than its default, which then holds for every leader.
+    #[must_use]
+    pub fn broadcast_max_age(&self) -> Duration {
+        let chosen = self.max_age != Thresholds::default().max_age;
+        let by_itself = if chosen {
+            self.max_age
+        } else {
+            BROADCAST_MAX_AGE
+        };
+        self.broadcast_max_age.unwrap_or(by_itself)
+    }
+
     /// The same with every threshold of the gate, the interval of probes and the pauses between
     /// attempts divided by `divisor` (at least 1): for a cluster whose keepalives are as much
     /// faster.
@@ -159,6 +180,7 @@ impl ServeConfig {
         let divisor = divisor.max(1);
         let thresholds = self.thresholds().scaled(divisor);
         self.max_age = thresholds.max_age;
+        self.broadcast_max_age = self.broadcast_max_age.map(|time| time / divisor);
         self.max_outage = self.max_outage.map(|time| time / divisor);
         self.time_threshold = thresholds.time_threshold;
         self.index_threshold = thresholds.index_threshold;

@@ -107,8 +107,19 @@ impl ServeConfig {
     }
 
     fn check_probes(&self) -> Result<(), ConfigError> {
+        let on_release85 = self.broadcast_max_age();
         if self.probe_interval < self.max_age {
-            return Ok(());
+            if self.probe_interval < on_release85 {
+                return Ok(());
+            }
+            return Err(ConfigError::Conflict {
+                what: format!(
+                    "probe-interval {:?} is not below broadcast-max-age {on_release85:?}, so nothing of a leader of \
+                     release 8.5 would ever be fresh enough to serve",
+                    self.probe_interval,
+                ),
+                remedy: "set broadcast-max-age to 30s, or leave it out",
+            });
         }
         let default = Self::default();
         let shown = |value: Duration, default: Duration| {
@@ -163,6 +174,13 @@ fn thresholds(serve: &ServeConfig) -> Vec<String> {
         (
             *max_age > secs(600),
             format!("max-age {max_age:?}: answers may be wrong for as long"),
+        ),
+        (
+            serve.broadcast_max_age.is_some_and(|age| age < secs(25)),
+            format!(
+                "broadcast-max-age {:?} is less than 25s: a quiet leader of release 8.5 stops answers from the map",
+                serve.broadcast_max_age.unwrap_or_default()
+            ),
         ),
         (
             serve.max_outage.is_some_and(|outage| outage < *max_age),

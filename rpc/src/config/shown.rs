@@ -37,6 +37,7 @@ pub fn entries(parsed: &Parsed) -> Vec<(&'static str, Value)> {
         ("listen-addr", json!(url(&serve.listen))),
         ("advertise-listen-addr", optional(serve.advertise.as_ref())),
         ("max-age", time(serve.max_age)),
+        ("broadcast-max-age", time(serve.broadcast_max_age())),
         (
             "max-outage",
             serve.max_outage.map_or(json!("max-age"), time),

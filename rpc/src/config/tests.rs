@@ -242,4 +242,17 @@ fn every_key_of_ours_is_shown() {
     let page = shown::page(&parsed);
     assert_eq!(page["log"]["file"]["max-size"], 300);
     assert_eq!(page["max-age"], "10s");
+    assert_eq!(page["broadcast-max-age"], "30s");
+}
+
+#[test]
+fn a_max_age_that_was_chosen_holds_for_leaders_of_release_85_too_unless_another_is() {
+    let age = |text| from_text(text).expect(text).serve.broadcast_max_age();
+    assert_eq!(age(""), Duration::from_secs(30));
+    assert_eq!(age("max-age = '5s'"), Duration::from_secs(5));
+    assert_eq!(
+        age("max-age = '5s'\nbroadcast-max-age = '25s'"),
+        Duration::from_secs(25)
+    );
+    assert!(error_of("broadcast-max-age = '2s'").contains("probe-interval"));
 }

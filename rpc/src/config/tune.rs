@@ -9,6 +9,7 @@ use super::{ConfigError, Parsed, sense};
 /// The keys that take effect at once. All others need a start.
 pub const CHANGEABLE: &[&str] = &[
     "max-age",
+    "broadcast-max-age",
     "max-outage",
     "time-threshold",
     "index-threshold",
@@ -184,9 +185,17 @@ mod tests {
         let name = current.serve.name.clone();
         assert_eq!(
             take_over(&mut current, &new).expect("good"),
-            (vec!["max-age", "audit-pass"], vec!["name"])
+            (
+                vec!["max-age", "broadcast-max-age", "audit-pass"],
+                vec!["name"]
+            )
         );
         assert_eq!(current.serve.max_age, Duration::from_secs(20));
+        assert_eq!(
+            current.serve.broadcast_max_age(),
+            Duration::from_secs(20),
+            "chosen for every leader"
+        );
         assert_eq!(current.serve.name, name);
         assert_eq!(
             take_over(&mut current, &new).expect("good"),

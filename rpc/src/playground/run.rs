@@ -241,10 +241,7 @@ impl Playground {
         let bounds = Bounds {
             max_age: serve.max_age,
             stall_threshold: serve.stall_threshold,
-            allowance: match args.dialect {
-                Dialect::Master => ALLOWANCE,
-                Dialect::Release85 => ALLOWANCE + serve.probe_interval,
-            },
+            allowance: ALLOWANCE,
         };
         let replicas = replicas::start(&args, &serve, &world.url(), &clock, &stall, &relay).await?;
 

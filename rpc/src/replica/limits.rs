@@ -1,9 +1,12 @@
 //! The thresholds of the gate, as they are now: an operator can change them while lookups are answered.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::gate::Thresholds;
+
+use crate::pd::Dialect;
 
 /// Thresholds that can be changed. Reading them costs four loads.
 ///
@@ -11,12 +14,32 @@ use tidegate_core::gate::Thresholds;
 /// operator has set, and the next one sees all.
 #[derive(Debug)]
 pub struct Limits {
+    /// The one of `ages` that holds now.
     max_age: AtomicU64,
+    ages: Mutex<Ages>,
     time: AtomicU64,
     index: AtomicU64,
     stall: AtomicU64,
     /// Zero: as `max_age`.
     max_outage: AtomicU64,
+}
+
+/// What the age is bounded by, depending on the leader's dialect.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ages {
+    usual: Duration,
+    /// `None`: as usual.
+    on_release85: Option<Duration>,
+    is_release85: bool,
+}
+
+impl Ages {
+    fn now(self) -> Duration {
+        match self.on_release85 {
+            Some(age) if self.is_release85 => age,
+            _ => self.usual,
+        }
+    }
 }
 
 impl Limits {
@@ -25,6 +48,7 @@ impl Limits {
     pub fn new(thresholds: Thresholds) -> Self {
         let limits = Self {
             max_age: AtomicU64::new(0),
+            ages: Mutex::default(),
             time: AtomicU64::new(0),
             index: AtomicU64::new(0),
             stall: AtomicU64::new(0),
@@ -74,15 +98,37 @@ impl Limits {
         self.max_outage.store(nanos, Relaxed);
     }
 
+    /// What takes the place of `max-age` while the leader speaks release 8.5's dialect; `None` is as much as that.
+    pub fn set_broadcast_max_age(&self, age: Option<Duration>) {
+        self.change_ages(|ages| ages.on_release85 = age);
+    }
+
+    /// The dialect of the leader that the map's proofs are from, as far as it has been shown.
+    pub(super) fn set_dialect(&self, dialect: Dialect) {
+        let is_release85 = dialect == Dialect::Release85;
+        self.change_ages(|ages| ages.is_release85 = is_release85);
+    }
+
+    fn change_ages(&self, change: impl FnOnce(&mut Ages)) {
+        // Each change is a single store into it.
+        let mut ages = self.ages.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut ages);
+        // Relaxed: see `get`.
+        self.max_age.store(nanos(ages.now()), Relaxed);
+    }
+
     /// Other thresholds from now on.
     pub fn set(&self, thresholds: Thresholds) {
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.change_ages(|ages| ages.usual = thresholds.max_age);
         // Relaxed: see `get`.
-        self.max_age.store(nanos(thresholds.max_age), Relaxed);
         self.time.store(nanos(thresholds.time_threshold), Relaxed);
         self.index.store(thresholds.index_threshold, Relaxed);
         self.stall.store(nanos(thresholds.stall_threshold), Relaxed);
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -103,6 +149,29 @@ mod tests {
         assert_eq!(long.index_threshold, usual.index_threshold);
         assert_eq!(long.stall_threshold, usual.stall_threshold);
         assert_eq!(limits.get(), usual, "otherwise nothing has changed");
+    }
+
+    #[test]
+    fn the_age_depends_on_the_leaders_dialect_if_that_was_set() {
+        let limits = Limits::new(Thresholds::default());
+        let age = |dialect| {
+            limits.set_dialect(dialect);
+            limits.get().max_age
+        };
+        let usual = Thresholds::default().max_age;
+        assert_eq!(age(Dialect::Release85), usual);
+        limits.set_broadcast_max_age(Some(Duration::from_secs(30)));
+        assert_eq!(age(Dialect::Master), usual);
+        assert_eq!(age(Dialect::Release85), Duration::from_secs(30));
+        assert_eq!(limits.in_outage().max_age, Duration::from_secs(30));
+        limits.set(Thresholds {
+            max_age: Duration::from_secs(4),
+            ..Thresholds::default()
+        });
+        assert_eq!(limits.get().max_age, Duration::from_secs(30));
+        assert_eq!(age(Dialect::Master), Duration::from_secs(4));
+        limits.set_broadcast_max_age(None);
+        assert_eq!(age(Dialect::Release85), Duration::from_secs(4));
     }
 
     #[test]

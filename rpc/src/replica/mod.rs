@@ -355,6 +355,9 @@ impl Bound {
         } = self;
         let clock = hooks.clock.clone().unwrap_or_else(|| Arc::new(BootClock));
         let shared = Arc::new(Shared::new(clock, config.thresholds()));
+        shared
+            .thresholds
+            .set_broadcast_max_age(Some(config.broadcast_max_age()));
         shared.thresholds.set_max_outage(config.max_outage);
         shared.audit.set_knobs(config.audit);
         let stop_sync = CancellationToken::new();

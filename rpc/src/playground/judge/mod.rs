@@ -28,7 +28,7 @@ pub struct Bounds {
     pub max_age: Duration,
     /// The gate's `stall-threshold`.
     pub stall_threshold: Duration,
-    /// For one round trip, and with a leader of release 8.5 for how far a proof may reach beyond its last broadcast.
+    /// For one round trip.
     pub allowance: Duration,
 }
 

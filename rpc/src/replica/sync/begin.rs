@@ -78,7 +78,6 @@ pub(super) fn begin(
         gap: Arc::new(Gap::new(generation, progress.gap_until)),
         spoken: Arc::clone(&spoken),
         batch_limit,
-        broadcast: None,
         drained: 0,
     };
     let kind = reader.peek(&frame);

@@ -129,10 +129,17 @@ impl SyncConfig {
         &self.id
     }
 
-    /// The name of probes, which replaces nobody's stream.
+    /// The name of a probe, which replaces nobody's stream but that of the probe before the last.
     #[must_use]
-    pub fn probe_name(&self) -> String {
-        format!("{}-probe", self.stream_name)
+    pub fn probe_name(&self, number: usize) -> String {
+        let other = if number.is_multiple_of(2) { "" } else { "-2" };
+        format!("{}-probe{other}", self.stream_name)
+    }
+
+    /// The name under which the leader's dialect is asked for.
+    #[must_use]
+    pub fn who_name(&self) -> String {
+        format!("{}-who", self.stream_name)
     }
 
     /// The name under which a copy of the leader's map is asked for, beside the stream.
@@ -167,7 +174,7 @@ mod tests {
         let (one, other) = (config(), config());
         assert_ne!(one.stream_name(), other.stream_name());
         assert!(one.stream_name().starts_with("router-"));
-        assert_ne!(one.stream_name(), one.probe_name());
+        assert_ne!(one.stream_name(), one.probe_name(0));
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod config;
 mod context;
 mod decode;
 mod displaced;
+mod ears;
 mod ending;
 mod fetch;
 mod follower;
@@ -43,12 +44,14 @@ mod leader_key;
 #[cfg(any(test, feature = "oracle"))]
 pub mod oracle;
 pub mod probe;
+mod proof;
 mod queue;
 mod receive;
 mod session;
 mod spoken;
 mod staging;
 mod watch;
+mod who;
 
 #[cfg(test)]
 mod tests;

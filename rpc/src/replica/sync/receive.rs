@@ -27,18 +27,15 @@ use crate::pd::Dialect;
 #[derive(Debug)]
 pub(super) struct Heard {
     last: AtomicU64,
-    /// The last empty broadcast; 0 before the first.
-    broadcast: AtomicU64,
     /// The highest start of a broadcast that held all that waited; 0 before the first.
     drained: AtomicU64,
     again: Notify,
 }
 
 impl Heard {
-    pub(super) fn at(moment: Moment, broadcast: Option<Moment>) -> Self {
+    pub(super) fn at(moment: Moment) -> Self {
         Self {
             last: AtomicU64::new(moment.as_nanos()),
-            broadcast: AtomicU64::new(broadcast.map_or(0, Moment::as_nanos)),
             drained: AtomicU64::new(0),
             again: Notify::new(),
         }
@@ -51,22 +48,12 @@ impl Heard {
         self.drained.load(Relaxed)
     }
 
-    /// When the leader last broadcast that it had nothing new; `None` before the first time.
-    pub(super) fn broadcast(&self) -> Option<Moment> {
-        // Relaxed: see `last`.
-        match self.broadcast.load(Relaxed) {
-            0 => None,
-            at => Some(Moment::from_nanos(at)),
-        }
-    }
-
-    /// Returns when the leader has broadcast that it had nothing new since `moment`, or ever if that is `None`; or all
-    /// that waited, from `index` on.
-    pub(super) async fn broadcast_since(&self, moment: Option<Moment>, index: u64) {
+    /// Returns when all that waited has been broadcast, from `index` on.
+    pub(super) async fn drained_from(&self, index: u64) {
         loop {
             // Made before the look, so that what is heard in between wakes it.
             let again = self.again.notified();
-            if self.broadcast() > moment || self.drained() >= index {
+            if self.drained() >= index {
                 return;
             }
             again.await;
@@ -84,11 +71,9 @@ impl Heard {
         self.again.notify_waiters();
     }
 
-    fn note_broadcast(&self, broadcast: Option<Moment>, drained: u64) {
+    fn note_drained(&self, drained: u64) {
         // Relaxed: see `last`.
-        let nanos = broadcast.map_or(0, Moment::as_nanos);
-        let news = self.broadcast.swap(nanos, Relaxed) != nanos;
-        if self.drained.fetch_max(drained, Relaxed) < drained || news {
+        if self.drained.fetch_max(drained, Relaxed) < drained {
             self.again.notify_waiters();
         }
     }
@@ -126,8 +111,6 @@ pub(super) struct Reader {
     /// What the leader has shown of its dialect.
     pub(super) spoken: Arc<Spoken>,
     pub(super) batch_limit: u64,
-    /// When the leader last broadcast that it had nothing new.
-    pub(super) broadcast: Option<Moment>,
     /// The highest start of a broadcast that held all that waited.
     pub(super) drained: u64,
 }
@@ -152,13 +135,12 @@ impl Reader {
             self.spoken.shown_master();
             self.shared.note_dialect(Dialect::Master);
         }
-        match kind {
-            Kind::Keepalive | Kind::Completion => self.broadcast = Some(at),
-            Kind::Joined if shape.len == 0 => self.broadcast = Some(at),
-            Kind::Joined | Kind::Records if self.holds_all_that_waited(shape) => {
-                self.drained = self.drained.max(shape.start_index);
-            }
-            _ => {}
+        if kind == Kind::Joined {
+            self.spoken.shown_release85();
+        }
+        let records = matches!(kind, Kind::Joined | Kind::Records) && shape.len > 0;
+        if records && self.holds_all_that_waited(shape) {
+            self.drained = self.drained.max(shape.start_index);
         }
         self.phase = next;
         if let Some(head) = kind.head(shape) {
@@ -232,7 +214,7 @@ pub(super) async fn receive<F: FrameSource>(
             reader.shared.counters.frames.add(1);
             match reader.take(frame, at) {
                 Ok(received) => {
-                    heard.note_broadcast(reader.broadcast, reader.drained);
+                    heard.note_drained(reader.drained);
                     let queued = match received.kind {
                         // Sent to nobody else, and no faster than they are taken.
                         Kind::Snapshot | Kind::CatchUp | Kind::Completion => {

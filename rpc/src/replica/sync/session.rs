@@ -5,11 +5,11 @@
 //! by itself. The first to find a reason ends the session. What has been received is still applied, for a bounded time,
 //! so that the next session can start further on.
 
-use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::Moment;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -22,9 +22,12 @@ use crate::replica::persist::Reign;
 use super::apply::Applier;
 use super::begin::{Asked, Begun, asks_for_everything, begin};
 use super::context::{Context, of_term};
+use super::ears::Ears;
 use super::ending::Ending;
 use super::fetch::Fetcher;
 use super::follower::{Progress, Want};
+use super::frame::Kind;
+use super::proof::{Claims, Echo};
 use super::queue::queue;
 use super::receive::{Heard, receive};
 use super::spoken::Spoken;
@@ -75,6 +78,8 @@ struct Opened<F> {
     frames: F,
     begun: Begun,
     term: Option<Term>,
+    /// Before the request was sent.
+    opened_at: Moment,
 }
 
 /// Follows the leader until something ends it.
@@ -129,6 +134,7 @@ async fn open<T: PdTransport>(
     if plan.chained {
         request = of_term(request, plan.term);
     }
+    let opened_at = shared.clock.now();
     let lane = if plan.chained {
         Lane::Chain
     } else {
@@ -201,6 +207,7 @@ async fn open<T: PdTransport>(
         frames,
         begun,
         term,
+        opened_at,
     })
 }
 
@@ -255,6 +262,7 @@ async fn follow<T: PdTransport>(
             first,
         },
         term,
+        opened_at,
     } = opened;
     let (intake, queued) = queue(config.queue_frames, config.queue_bytes);
     let (endings, mut ended) = mpsc::channel(4);
@@ -262,7 +270,17 @@ async fn follow<T: PdTransport>(
     let (probed, was_probed) = watch::channel(false);
     let (want, wanted) = watch::channel(Want::Nothing);
     let (fetches, fetched) = mpsc::channel(FETCHED_FRAMES);
-    let heard = Arc::new(Heard::at(first.at, reader.broadcast));
+    let mut claims = Claims::default();
+    if first.kind == Kind::Joined && first.frame.regions.is_empty() {
+        // The first broadcast on this stream.
+        claims.echoed(Echo {
+            generation: reader.generation,
+            opened_at,
+            heard_at: first.at,
+            head: first.frame.start_index,
+        });
+    }
+    let heard = Arc::new(Heard::at(first.at));
     let is_full_sync = follower.staged.is_some();
     let overdue = overdue(is_full_sync.then(|| fed.clone()), config.full_sync_deadline);
     let gap = Arc::clone(&reader.gap);
@@ -301,7 +319,9 @@ async fn follow<T: PdTransport>(
         feed: fed,
         probed,
         heard: Arc::clone(&heard),
-        withheld: VecDeque::new(),
+        claims,
+        ears: Ears::default(),
+        sent: 0,
     };
     let watching = tokio::spawn(watcher.run(endings.clone(), leave.clone()));
     let fetching = is_full_sync.then(|| {

@@ -4,25 +4,20 @@
 //! session's own says that the leader has reigned without a break since the session began, and that the answer was
 //! given in this reign.
 //!
-//! On master an answered probe is a proof of the time at which it was sent. A leader of release 8.5 records a change
-//! only when its one broadcaster takes it, and a slow follower holds the broadcaster up; meanwhile the leader answers
-//! probes as if nothing had happened. There an answered probe is a proof of its time once the stream brings records from
-//! the answered head on, in a broadcast that left nothing behind: it was made up after the answer, of all that had been
-//! changed by then. A quiet leader has no records to send; so until then the answer is a proof of no later time than a
-//! probe's interval after the last broadcast that said that there is nothing new.
+//! On master an answered probe is a proof of the time at which it was sent. On release 8.5 it is one once a broadcast has
+//! shown that nothing waited; see `proof.rs`, which says why.
 //!
 //! A replica that is followed in place of PD tells its term with each answer, and how much older than the question its
 //! own proof is: what it answers proves a time that much earlier. It answers within a second or so, whatever its own
 //! leader does; where there are others to follow, one that does not is left at once, and one that refuses twice in a row.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::Moment;
 use tidegate_core::gate::Lag;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 use tracing::{debug, info};
@@ -30,14 +25,17 @@ use tracing::{debug, info};
 use crate::pd::{CallError, FrameSource, Lane, PdTransport, Term, Told, within};
 
 use super::context::{Context, of_term};
+use super::ears::Ears;
 use super::ending::Ending;
 use super::frame::Shape;
 use super::leader_key::leader_key;
 use super::probe::{Circumstances, Held, ProbeBounds, Shown, may_probe, read_answer};
+use super::proof::{Answer, Claims};
 use super::receive::Heard;
 use super::session::check_path;
 use super::spoken::Spoken;
 use super::staging::Feed;
+use super::who;
 
 /// A leader that chooses a full sync for a probe pays for it; after such an answer probes pause, for this many turns
 /// at most.
@@ -56,28 +54,22 @@ pub(super) struct Watch<T> {
     /// To be told when a completed full sync has been probed; dropped with the watch, the applier does not wait.
     pub(super) probed: watch::Sender<bool>,
     pub(super) heard: Arc<Heard>,
-    /// Answers that are not proofs of their own time yet, the oldest first.
-    pub(super) withheld: VecDeque<Withheld>,
+    /// Answers that are not proofs of their own time yet.
+    pub(super) claims: Claims,
+    pub(super) ears: Ears,
+    /// Probes sent.
+    pub(super) sent: usize,
 }
-
-/// A head that was shown in this term, to a probe sent at a time that is not proven yet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Withheld {
-    generation: u64,
-    sent_at: Moment,
-    head: u64,
-}
-
-/// As many as the gate keeps. Behind so many the map is too old to answer.
-const MOST_WITHHELD: usize = 16;
 
 /// A probe that was answered, before the term has been looked at again.
-struct Answered {
+struct Answered<F> {
     /// What a replica told with its answer.
     told: Option<Told>,
     generation: u64,
     sent_at: Moment,
     shown: Shown,
+    /// The stream, on which no more than the answer has been heard.
+    frames: F,
 }
 
 #[derive(Default)]
@@ -87,8 +79,8 @@ struct Pause {
 }
 
 /// What became of a turn.
-enum Turn {
-    Answered(Answered),
+enum Turn<F> {
+    Answered(Answered<F>),
     /// The stream has been silent since then, so no probe was sent.
     Silent(Moment),
     /// This is not to be followed.
@@ -106,10 +98,18 @@ fn earlier(moment: Moment, by: Duration) -> Moment {
 impl<T: PdTransport> Watch<T> {
     /// Watches until the term ends or the session is given up; sends the reason to `endings`.
     pub(super) async fn run(mut self, endings: mpsc::Sender<Ending>, give_up: CancellationToken) {
+        let who = who::ask(
+            Arc::clone(&self.context),
+            self.url.clone(),
+            self.cluster_id,
+            Arc::clone(&self.spoken),
+            self.feed.clone(),
+        );
         let ending = tokio::select! {
             biased;
             () = give_up.cancelled() => return,
             ending = self.watch() => ending,
+            () = who => return,
         };
         // Only the first reason counts; there may be nobody left to hear a later one.
         let _ = endings.try_send(ending);
@@ -136,6 +136,10 @@ impl<T: PdTransport> Watch<T> {
                 let _ = timeout(interval, self.heard.since(since)).await;
             } else {
                 self.pause(interval).await;
+            }
+            if following {
+                let dialect = self.spoken.dialect();
+                self.context.shared.thresholds.set_dialect(dialect);
             }
             let begun = self.context.shared.clock.now();
             let complete = matches!(*self.feed.borrow(), Feed::Complete { .. });
@@ -193,43 +197,45 @@ impl<T: PdTransport> Watch<T> {
     async fn rest(&mut self, time: Duration) {
         let until = Instant::now() + time;
         loop {
-            // Read before it is taken into account, so that what comes in between wakes this.
-            let seen = self.heard.broadcast();
             self.credit();
-            let Some(oldest) = self.withheld.front() else {
-                break;
-            };
-            let heard = self.heard.broadcast_since(seen, oldest.head);
-            if timeout_at(until, heard).await.is_err() {
-                return;
+            let waits_for = self.claims.waits_for();
+            tokio::select! {
+                biased;
+                () = sleep_until(until) => return,
+                echo = self.ears.heard() => {
+                    if let Some(proven) = self.claims.echoed(echo) {
+                        self.prove(proven);
+                    }
+                }
+                () = self.heard.drained_from(waits_for.unwrap_or(u64::MAX)), if waits_for.is_some() => {}
+                () = self.spoken.master(), if waits_for.is_some() => {}
             }
         }
-        sleep_until(until).await;
     }
 
-    /// Lets answers of this term be proofs, of as late a time as the leader's dialect allows. Whether the last is any.
+    /// Lets answers of this term be proofs, if the leader's dialect and what it has broadcast make them such. Whether
+    /// none is left.
     fn credit(&mut self) -> bool {
+        let proven: Vec<Answer> = if self.spoken.is_master() {
+            self.ears.close();
+            self.claims.all().collect()
+        } else {
+            self.claims.drained(self.heard.drained()).collect()
+        };
+        for answer in proven {
+            self.prove(answer);
+        }
+        self.claims.waits_for().is_none()
+    }
+
+    fn prove(&self, answer: Answer) {
+        let Answer {
+            generation,
+            sent_at,
+            head,
+        } = answer;
         let gate = &self.context.shared.gate;
-        let grace = self.context.config.probe_interval;
-        let (master, drained) = (self.spoken.is_master(), self.heard.drained());
-        let quiet = self.heard.broadcast().map(|at| at.saturating_add(grace));
-        let mut proves = false;
-        self.withheld.retain(|answer| {
-            let Withheld {
-                generation,
-                sent_at,
-                head,
-            } = *answer;
-            let whole = master || drained >= head || quiet >= Some(sent_at);
-            let proven = if whole { Some(sent_at) } else { quiet };
-            proves = proven.is_some();
-            match proven {
-                Some(proven) => gate.probe_answered(generation, proven, head),
-                None => gate.head_received(generation, head),
-            }
-            !whole
-        });
-        proves
+        gate.probe_answered(generation, sent_at, head);
     }
 
     fn is_following(&self) -> bool {
@@ -264,8 +270,9 @@ impl<T: PdTransport> Watch<T> {
         }
     }
 
-    async fn probe(&self, pause: &mut Pause) -> Turn {
-        let Context { shared, config, .. } = &*self.context;
+    async fn probe(&mut self, pause: &mut Pause) -> Turn<T::Frames> {
+        let context = Arc::clone(&self.context);
+        let Context { shared, config, .. } = &*context;
         let feed = *self.feed.borrow();
         let (generation, applied, lag) = match feed {
             _ if self.term.is_none() => return Turn::Nothing,
@@ -302,7 +309,9 @@ impl<T: PdTransport> Watch<T> {
         } else {
             config.call_timeout
         };
-        let (shown, told) = match within(patience, &self.url, self.ask(applied)).await {
+        self.sent = self.sent.wrapping_add(1);
+        let asked = within(patience, &self.url, self.ask(applied)).await;
+        let (shown, told, frames) = match asked {
             Ok(answer) => answer,
             Err(CallError::Status { status, .. })
                 if self.chained && status.code() == Code::FailedPrecondition =>
@@ -330,6 +339,7 @@ impl<T: PdTransport> Watch<T> {
             generation,
             sent_at,
             shown,
+            frames,
         })
     }
 
@@ -343,12 +353,13 @@ impl<T: PdTransport> Watch<T> {
             .then(|| Ending::Upstream(format!("it answers no probes: {error}")))
     }
 
-    /// One stream of its own for one frame.
-    async fn ask(&self, index: u64) -> Result<(Shown, Option<Told>), CallError> {
+    /// One stream of its own, up to its first frame.
+    async fn ask(&self, index: u64) -> Result<(Shown, Option<Told>, T::Frames), CallError> {
         let config = &self.context.config;
-        let mut request = self
-            .context
-            .request(config.probe_name(), self.cluster_id, index);
+        // A replica is not listened to, and knows probes by their name.
+        let number = if self.chained { 0 } else { self.sent };
+        let name = config.probe_name(number);
+        let mut request = self.context.request(name, self.cluster_id, index);
         if self.chained {
             request = of_term(request, self.term);
         }
@@ -365,11 +376,15 @@ impl<T: PdTransport> Watch<T> {
             ),
             None => Shown::Nothing,
         };
-        Ok((shown, told))
+        Ok((shown, told, frames))
     }
 
     /// Looks at the term, and lets a probe's answer count if it still stands. Whether it shows the head.
-    async fn look(&mut self, answered: Option<Answered>, unanswered: bool) -> Result<bool, Ending> {
+    async fn look(
+        &mut self,
+        answered: Option<Answered<T::Frames>>,
+        unanswered: bool,
+    ) -> Result<bool, Ending> {
         let context = Arc::clone(&self.context);
         let Context { shared, .. } = &*context;
         let stands = if self.chained {
@@ -410,17 +425,21 @@ impl<T: PdTransport> Watch<T> {
                 let Answered {
                     generation,
                     sent_at,
+                    frames,
                     ..
                 } = answered;
-                if self.withheld.len() == MOST_WITHHELD {
-                    self.withheld.pop_front();
-                }
-                self.withheld.push_back(Withheld {
+                self.claims.answered(Answer {
                     generation,
                     sent_at,
                     head,
                 });
                 let proves = self.credit();
+                if !proves {
+                    shared.gate.head_received(generation, head);
+                    let clock = Arc::clone(&shared.clock);
+                    self.ears
+                        .listen(frames, self.cluster_id, clock, generation, sent_at);
+                }
                 shared.counters.probes_proved.add(1);
                 return Ok(proves);
             }

@@ -157,11 +157,17 @@ impl Pd {
 
     /// A stream that has been opened in `lane`, if there is one.
     pub(super) fn try_accept(&self, lane: Lane) -> Option<Stream> {
+        self.take(|stream| stream.lane == lane && !stream.asks_who())
+    }
+
+    /// The stream on which the replica asks for the leader's dialect, if there is one.
+    pub(super) fn try_who(&self) -> Option<Stream> {
+        self.take(Stream::asks_who)
+    }
+
+    fn take(&self, which: impl Fn(&Stream) -> bool) -> Option<Stream> {
         let mut state = self.state();
-        let at = state
-            .streams
-            .iter()
-            .position(|stream| stream.lane == lane)?;
+        let at = state.streams.iter().position(which)?;
         state.streams.remove(at)
     }
 }
@@ -291,6 +297,11 @@ impl Stream {
     /// Whether the replica asked for everything.
     pub(super) fn asks_for_everything(&self) -> bool {
         matches!(self.start_index(), 0 | u64::MAX)
+    }
+
+    /// Whether it is opened for the leader's dialect.
+    fn asks_who(&self) -> bool {
+        self.member().name.ends_with("-who")
     }
 
     pub(super) fn member(&self) -> &Member {

@@ -25,7 +25,7 @@ async fn joined(world: &World, head: u64) -> (Stream, Stream) {
 }
 
 /// A stream after a full sync of three regions at `head`, not proven yet.
-async fn follow85(world: &World, head: u64) -> Stream {
+pub(super) async fn follow85(world: &World, head: u64) -> Stream {
     let (stream, copy) = joined(world, head).await;
     copy.send(frame(0, whole(1)));
     world
@@ -35,6 +35,18 @@ async fn follow85(world: &World, head: u64) -> Stream {
         })
         .await;
     stream
+}
+
+/// Answers the next probe with nothing new, and proves it by the record that comes next.
+pub(super) async fn prove_by(world: &World, stream: &Stream, next: u64) {
+    world.prove().await;
+    stream.send(leader_move(next, 2, 9, 2));
+    world
+        .until("the record is applied", || {
+            world.shared.gate.applied() == next + 1
+        })
+        .await;
+    world.quiet().await;
 }
 
 async fn published(world: &World) {
@@ -66,8 +78,7 @@ async fn a_full_sync_is_a_copy_asked_for_once_the_stream_is_heard() {
     let version = world.shared.map.pin().by_id(2).unwrap().epoch().version;
     assert_eq!(version, 3, "the copy does not undo a record");
     assert!(!world.serves(), "not without a proof");
-    stream.send(frame(501, vec![]));
-    world.prove().await;
+    prove_by(&world, &stream, 501).await;
     assert!(world.serves());
     world.end().await;
 }
@@ -176,7 +187,7 @@ async fn release_85s_lone_empty_frame_at_index_0_does_not_empty_the_map() {
     assert_eq!(world.ids(), [1, 2, 3]);
     // From an index of 0 nothing can be probed; with the first record it can.
     stream.send(leader_move(0, 2, 1, 2));
-    world.prove().await;
+    prove_by(&world, &stream, 1).await;
     assert!(world.serves());
     world.end().await;
 }
@@ -246,7 +257,7 @@ async fn an_index_that_left_the_ring_gets_no_answer_and_a_full_sync_beside_the_s
             world.shared.gate.applied() == 90_000
         })
         .await;
-    world.prove().await;
+    prove_by(&world, &again, 90_000).await;
     assert!(world.serves());
     assert!(!again.is_cancelled());
     world.end().await;
@@ -313,130 +324,5 @@ async fn another_term_has_to_show_its_dialect_again() {
     world.pd.set_term(6);
     stream.fail(Status::unavailable("stopped"));
     assert_eq!(world.stream().await.start_index(), u64::MAX);
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_quiet_leader_keeps_the_gate_open_with_a_keepalive_every_ten_seconds() {
-    let world = World::start();
-    let stream = follow85(&world, 500).await;
-    world.prove().await;
-    for second in 0..90 {
-        if second % 10 == 9 {
-            stream.send(frame(500, vec![]));
-        }
-        for _ in 0..10 {
-            pass(Duration::from_millis(100)).await;
-            if let Some(probe) = world.pd.try_accept(Lane::Calls) {
-                probe.send(frame(500, vec![]));
-            }
-            assert!(
-                world.serves(),
-                "second {second}: {:?}",
-                world.shared.gate.view()
-            );
-        }
-    }
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn f8_probes_do_not_replace_a_missing_keepalive() {
-    let world = World::start();
-    let _stream = follow85(&world, 500).await;
-    let heard = world.shared.clock.now();
-    // The broadcaster is held up from here on, and the leader answers probes as if nothing had happened.
-    while world.shared.clock.now().saturating_since(heard) < Duration::from_secs(14) {
-        pass(Duration::from_millis(100)).await;
-        if let Some(probe) = world.pd.try_accept(Lane::Calls) {
-            probe.send(frame(500, vec![]));
-        }
-    }
-    assert!(world.shared.counters.probes_sent.get() >= 4);
-    assert!(!world.serves());
-    let proven = world.shared.gate.view().proven_at.unwrap();
-    assert_eq!(
-        proven.saturating_since(heard),
-        Duration::from_secs(3),
-        "an interval after the last broadcast and no later"
-    );
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn f8_an_answer_counts_for_more_as_soon_as_the_broadcast_is_heard_again() {
-    let world = World::start();
-    let stream = follow85(&world, 500).await;
-    let mut answered = world.shared.clock.now();
-    for _ in 0..4 {
-        let probe = world.probe().await;
-        answered = world.shared.clock.now();
-        probe.send(frame(500, vec![]));
-        world.quiet().await;
-    }
-    assert!(world.shared.gate.view().proven_at < Some(answered));
-    pass(Duration::from_secs(1)).await;
-    stream.send(frame(500, vec![]));
-    world
-        .until("the last answer is a proof of its own time", || {
-            world.shared.gate.view().proven_at == Some(answered)
-        })
-        .await;
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn f8_records_from_the_answered_head_on_prove_the_answer_and_earlier_ones_do_not() {
-    let world = World::start();
-    let stream = follow85(&world, 500).await;
-    let heard = world.shared.clock.now();
-    while world.shared.clock.now().saturating_since(heard) < Duration::from_secs(8) {
-        pass(Duration::from_millis(100)).await;
-        if let Some(probe) = world.pd.try_accept(Lane::Calls) {
-            probe.send(frame(500, vec![]));
-        }
-    }
-    let probe = world.probe().await;
-    let sent = world.shared.clock.now();
-    // Records that the leader had taken from its queue before it answered, however late they come.
-    probe.send(frame(500, regions([1, 2])));
-    world.quiet().await;
-    stream.send(frame(500, regions([1, 2])));
-    world
-        .until("they are applied", || world.shared.gate.applied() == 502)
-        .await;
-    world.quiet().await;
-    assert!(world.shared.gate.view().proven_at < Some(sent));
-    // A full frame: more waits.
-    stream.send(frame(502, regions(vec![2; 1_001])));
-    world.quiet().await;
-    assert!(world.shared.gate.view().proven_at < Some(sent));
-    stream.send(frame(1_503, regions([3])));
-    world
-        .until("the answer is a proof", || {
-            world.shared.gate.view().proven_at == Some(sent)
-        })
-        .await;
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn f8_a_probe_can_shut_the_gate() {
-    let world = World::start();
-    let _stream = follow85(&world, 500).await;
-    world.prove().await;
-    assert!(world.serves());
-    world.shared.thresholds.set(Thresholds {
-        index_threshold: 3,
-        ..Thresholds::default()
-    });
-    world
-        .probe()
-        .await
-        .send(frame(500, regions([1, 2, 3, 1, 2])));
-    world
-        .until("the lag is known", || world.lag() == Lag::Known(5))
-        .await;
-    assert!(!world.serves());
     world.end().await;
 }
