@@ -24,7 +24,12 @@ With --chain a third replica follows the second one, and is struck by whatever s
 leader's own answer, and its gate is as strict.
 Without --duration the fault comes again every 20s. Data turns stale once a fault lasts longer than those bounds,
 1.4s here: keep --duration at 10s or more.
-Exit code: 0 all right, 1 stale or wrong answers (with --gate off only wrong ones), 2 it could not start.";
+The last line is the verdict, ok or FAILED with what failed; with --output json it is in the report (verdict, passed).
+Exit code: 0 ok; 1 FAILED: stale or wrong answers (with --gate off only wrong ones), lookups without an answer, or
+nothing checked; 2 it could not start.";
+
+/// The shortest run that checks anything.
+const SHORTEST: Duration = Duration::from_secs(2);
 
 /// A PD leader under churn, two replicas and a load that checks every answer, in this process.
 #[derive(Clone, Debug, clap::Args)]
@@ -37,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 8, value_parser = |text: &str| whole(text, u16::MAX))]
     pub clients: u16,
     /// How long to run, as 20s or 2m [default: until Ctrl-C]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = long_enough)]
     pub duration: Option<Duration>,
     /// What goes wrong, from 40% to 65% of the duration, or of each 20s without one
     #[arg(long, value_enum, default_value_t)]
@@ -48,7 +53,7 @@ pub struct Args {
     /// Whether replicas refuse what may be stale; off shows what the gate is for
     #[arg(long, value_enum, default_value_t)]
     pub gate: GateSwitch,
-    /// What replicas do with a lookup that their maps may not answer
+    /// What replicas do with a lookup that their maps may not answer; serve's default is read-through
     #[arg(long, value_enum, default_value_t)]
     pub when_stale: WhenStale,
     /// The report's form; with json, all else goes to stderr
@@ -108,6 +113,17 @@ pub enum Output {
     Text,
     /// For programs
     Json,
+}
+
+/// Reads how long to run.
+fn long_enough(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(duration) if duration < SHORTEST => Err(format!(
+            "too short to check anything; give {SHORTEST:?} or more, and 10s to see a fault"
+        )),
+        Ok(duration) => Ok(duration),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Reads a whole number from 1 to `most`.
@@ -183,6 +199,7 @@ mod tests {
             ["--regions", "0"],
             ["--clients", "0"],
             ["--duration", "20"],
+            ["--duration", "1ns"],
             ["--scenario", "rain"],
         ] {
             assert!(

@@ -14,6 +14,10 @@ use crate::pd::Dialect;
 /// The result of a run. Ages and times are in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// `ok`, or `FAILED` and why, as in the last line for people.
+    pub verdict: String,
+    /// The same for programs; the exit code says it too.
+    pub passed: bool,
     /// What went wrong on purpose.
     pub scenario: Scenario,
     /// How the leader served its sync streams.
@@ -34,7 +38,9 @@ pub struct Report {
     pub checked: u64,
     /// Lookups without an answer within their deadline, or with one that the leader's map never held.
     pub errors: u64,
-    /// The first of them, in words.
+    /// Of these, those without an answer.
+    pub unanswered: u64,
+    /// The first of the errors, in a line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub error_examples: Vec<String>,
     /// Items that had been superseded when their request was sent.
@@ -59,6 +65,8 @@ pub struct Report {
     /// From the end of the fault to the first answer, of each replica that it struck, that was not behind.
     /// None without a fault, and while one has not recovered.
     pub time_to_recover_ms: Option<u64>,
+    /// The fault could not last long enough for anything to turn stale.
+    pub fault_too_short: bool,
     /// The leader first.
     pub servers: Vec<ServerReport>,
 }
@@ -93,14 +101,64 @@ pub struct ServerReport {
 impl Report {
     /// Whether every lookup was answered, truthfully, and with the gate on never with stale data.
     pub fn passed(&self) -> bool {
-        self.errors == 0 && (self.stale_served == 0 || self.gate == GateSwitch::Off)
+        self.failures().is_empty()
+    }
+
+    /// The same, with the verdict in words.
+    pub(super) fn judged(mut self) -> Self {
+        self.passed = self.passed();
+        self.verdict = self.in_words();
+        self
+    }
+
+    fn failures(&self) -> Vec<String> {
+        let wrong = self.errors.saturating_sub(self.unanswered);
+        let stale = match self.gate {
+            GateSwitch::On => self.stale_served,
+            GateSwitch::Off => 0,
+        };
+        let mut failures = Vec::new();
+        for (count, what) in [
+            (stale, "stale items"),
+            (wrong, "answers never true"),
+            (self.unanswered, "lookups without an answer"),
+        ] {
+            if count > 0 {
+                failures.push(format!("{count} {what}"));
+            }
+        }
+        if self.checked == 0 {
+            failures.push("nothing was checked".to_owned());
+        }
+        failures
+    }
+
+    fn in_words(&self) -> String {
+        let failures = self.failures();
+        if !failures.is_empty() {
+            return format!("FAILED: {}", failures.join(", "));
+        }
+        let struck = self.scenario != Scenario::Steady;
+        if self.gate == GateSwitch::Off && self.stale_served > 0 {
+            format!(
+                "ok (with the gate off {} stale items were served: those it is for)",
+                self.stale_served
+            )
+        } else if struck && self.fault_too_short {
+            "ok (but the fault was too short to make anything stale: give --duration 10s)"
+                .to_owned()
+        } else if struck && self.time_to_recover_ms.is_none() {
+            "ok (but no recovery from the fault was seen: give a longer --duration)".to_owned()
+        } else {
+            "ok".to_owned()
+        }
     }
 }
 
 /// The bounds in words.
 pub(super) fn explain(bounds: &Bounds) -> String {
     format!(
-        "stale is older than {} ms: max-age {} ms, stall-threshold {} ms, and {} ms allowance",
+        "stale is older than {} ms: max-age {}, stall-threshold {}, allowance {}",
         millis(bounds.stale_after()),
         millis(bounds.max_age),
         millis(bounds.stall_threshold),
@@ -132,15 +190,15 @@ impl fmt::Display for Report {
         } else {
             "off"
         };
-        write!(
+        let when_stale = match self.when_stale {
+            WhenStale::Refuse => "refuse",
+            WhenStale::ReadThrough => "read-through",
+        };
+        writeln!(
             f,
-            "scenario          {}, gate {gate}, leader of {}",
+            "scenario          {}, gate {gate}, {when_stale}, dialect {}",
             self.scenario, self.dialect
         )?;
-        match self.when_stale {
-            WhenStale::Refuse => writeln!(f)?,
-            WhenStale::ReadThrough => writeln!(f, ", read-through")?,
-        }
         writeln!(
             f,
             "regions           {} at the start, {} changes",
@@ -149,14 +207,19 @@ impl fmt::Display for Report {
         writeln!(f, "duration          {:.1} s", self.duration_s)?;
         writeln!(
             f,
-            "lookups           {}, {:.1}% answered by the leader (a third is asked of it directly)",
+            "lookups           {}, {:.1}% answered by the leader (it is asked a third)",
             self.lookups,
             self.leader_share * 100.0
         )?;
         writeln!(f, "checked           {} items", self.checked)?;
-        writeln!(f, "errors            {}", self.errors)?;
+        write!(f, "errors            {}", self.errors)?;
+        match self.error_examples.len() as u64 {
+            0 => writeln!(f)?,
+            shown if shown < self.errors => writeln!(f, ", of which the first {shown}:")?,
+            _ => writeln!(f, ":")?,
+        }
         for example in &self.error_examples {
-            writeln!(f, "                  {example}")?;
+            writeln!(f, "  {example}")?;
         }
         writeln!(
             f,
@@ -209,7 +272,7 @@ impl fmt::Display for Report {
                 reasons(&server.refused_by_reason)
             )?;
         }
-        Ok(())
+        writeln!(f, "\n{}", self.in_words())
     }
 }
 
@@ -219,6 +282,10 @@ mod tests {
 
     fn example() -> Report {
         Report {
+            verdict: String::new(),
+            passed: true,
+            unanswered: 0,
+            fault_too_short: false,
             scenario: Scenario::Stall,
             dialect: Dialect::Master,
             gate: GateSwitch::On,
@@ -315,11 +382,76 @@ mod tests {
     }
 
     #[test]
+    fn the_verdict_is_the_last_line_and_agrees_with_the_exit_code() {
+        let verdict = |report: Report| {
+            let report = report.judged();
+            let text = report.to_string();
+            let last = text.lines().last().expect("a line").to_owned();
+            assert_eq!(last, report.verdict);
+            assert_eq!(report.passed, last.starts_with("ok"), "{last}");
+            assert!(last.len() <= 80, "{last}");
+            last
+        };
+        assert_eq!(verdict(example()), "ok");
+        let failed = Report {
+            stale_served: 3,
+            errors: 7,
+            unanswered: 2,
+            ..example()
+        };
+        assert_eq!(
+            verdict(failed),
+            "FAILED: 3 stale items, 5 answers never true, 2 lookups without an answer"
+        );
+        let nothing = Report {
+            checked: 0,
+            ..example()
+        };
+        assert_eq!(verdict(nothing), "FAILED: nothing was checked");
+        let off = Report {
+            gate: GateSwitch::Off,
+            stale_served: 3,
+            ..example()
+        };
+        assert!(verdict(off).contains("with the gate off 3 stale items"));
+        let short = Report {
+            fault_too_short: true,
+            ..example()
+        };
+        assert!(verdict(short.clone()).contains("too short"));
+        let steady = Report {
+            scenario: Scenario::Steady,
+            time_to_recover_ms: None,
+            ..short
+        };
+        assert_eq!(verdict(steady), "ok");
+        let down = Report {
+            time_to_recover_ms: None,
+            ..example()
+        };
+        assert!(verdict(down).contains("no recovery"));
+    }
+
+    #[test]
+    fn errors_are_counted_and_the_first_are_shown() {
+        let text = Report {
+            errors: 9,
+            error_examples: vec!["one".to_owned(), "two".to_owned()],
+            ..example()
+        }
+        .to_string();
+        assert!(
+            text.contains("9, of which the first 2:\n  one\n  two\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn a_person_reads_the_same() {
         let text = example().to_string();
         for part in [
-            "stall, gate on",
-            "37.5% answered by the leader (a third",
+            "stall, gate on, refuse, dialect master",
+            "37.5% answered by the leader (it is asked a third",
             "41 ms after the fault",
             "age 2, apply_stall 3",
         ] {

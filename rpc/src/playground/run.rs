@@ -12,12 +12,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::args::{Args, GateSwitch, Output, WhenStale};
+use super::args::{Args, Output, WhenStale};
 use super::churn::{Churn, STORES, initial_regions};
 use super::faults::{Relay, Scenario, Stall};
 use super::judge::{Bounds, Ledger};
 use super::load::{LEADER, Load, Pace, Tally};
-use super::report::{Report, ServerReport, explain, millis};
+use super::report::{Report, ServerReport, millis};
 use super::server::PdServer;
 use super::view::{ReplicaScene, Scene, View};
 use super::world::{RestartError, World};
@@ -46,6 +46,7 @@ const REPLICA_2: usize = 2;
 const REPLICA_3: usize = 3;
 
 mod fault;
+mod introduction;
 mod replicas;
 
 /// Why a run could not start or go on. One line: what, and the remedy.
@@ -264,48 +265,6 @@ impl Playground {
         })
     }
 
-    /// What a user has to know, the addresses among it.
-    fn introduction(&self) -> String {
-        let Args {
-            regions,
-            churn,
-            scenario,
-            dialect,
-            duration,
-            gate,
-            ..
-        } = &self.args;
-        let mut text = format!(
-            "{regions} regions, {churn} changes a second, scenario {scenario}, leader of {dialect}\n\
-             keepalives, probes and thresholds run at a tenth of their real values; {}\n",
-            explain(&self.bounds),
-        );
-        if *gate == GateSwitch::Off {
-            text += "the gate is off: replicas serve whatever their maps hold, stale answers are to be expected\n";
-        }
-        let cycle = duration.unwrap_or(CYCLE);
-        let lasts = cycle * (FAULT.1 - FAULT.0) / 100;
-        let can_last = matches!(scenario, Scenario::Throttle | Scenario::Stall);
-        if can_last && lasts < self.bounds.stale_after() {
-            text += &format!(
-                "hint: the fault lasts {lasts:?}, which makes nothing stale: give a --duration of 10s or more\n"
-            );
-        }
-        if duration.is_none() {
-            text += "until Ctrl-C";
-            if *scenario != Scenario::Steady {
-                text += &format!("; the fault comes once in {CYCLE:?}");
-            }
-            text += "\n";
-        }
-        text += &format!("PD leader  {}\n", self.world.url());
-        for replica in &self.replicas {
-            let (name, url) = (replica.status().name, replica.url());
-            text += &format!("{name}  {url}  ({url}/status, {url}/metrics)\n");
-        }
-        text
-    }
-
     /// Waits until every replica has a proof.
     async fn until_proven(&self, stop: &CancellationToken) -> Result<(), PlaygroundError> {
         let started = Instant::now();
@@ -419,10 +378,11 @@ impl Playground {
                 name: status.name,
                 state: status.state.as_str(),
                 open: status.gate.open,
+                reason: status.gate.reason,
                 age_ms: status.age_ms,
                 lag: status.lag,
                 served: status.lookups.answered(),
-                refused: owned(status.lookups.refused_by_reason),
+                refused: status.lookups.refused,
                 missed: status.lookups.missed,
             }
         });
@@ -493,7 +453,9 @@ impl Playground {
         };
         // The third one follows the second one, if it is there.
         let struck = &struck[..struck.len() - usize::from(!self.args.chain && !struck.is_empty())];
-        Report {
+        let report = Report {
+            verdict: String::new(),
+            passed: false,
             scenario: self.args.scenario,
             dialect: self.args.dialect,
             gate: self.args.gate,
@@ -504,6 +466,7 @@ impl Playground {
             lookups: tally.lookups,
             checked: tally.checked,
             errors: tally.errors,
+            unanswered: tally.unanswered,
             error_examples: tally.examples.clone(),
             behind_served: tally.behind,
             behind_served_max_age_ms: millis(tally.behind_max_age),
@@ -515,8 +478,10 @@ impl Playground {
             torn: tally.torn,
             leader_share: tally.leader_share(),
             time_to_recover_ms: tally.time_to_recover(struck).map(millis),
+            fault_too_short: self.is_fault_too_short(),
             servers: std::iter::once(leader).chain(replicas).collect(),
-        }
+        };
+        report.judged()
     }
 
     async fn take_down(mut self) {

@@ -148,7 +148,7 @@ pub async fn sweep(
     stop: CancellationToken,
 ) -> Result<bool, PlaygroundError> {
     println!(
-        "{threshold:?} on a leader of {}, {} regions; everything runs at a tenth of the values that are shown.\n\
+        "{threshold:?}, dialect {}, {} regions; everything runs at a tenth of the values that are shown.\n\
          refused: share of the replicas' lookups; oldest: age of the oldest answer given\n{}",
         args.dialect,
         args.regions,
@@ -178,6 +178,14 @@ pub async fn sweep(
             println!("{line}");
         }
     }
+    println!(
+        "\n{}",
+        if true_all {
+            "ok"
+        } else {
+            "FAILED: answers never true, or none; see wrong"
+        }
+    );
     Ok(true_all)
 }
 

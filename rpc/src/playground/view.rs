@@ -1,12 +1,13 @@
 //! The view of a run while it runs: a table that is redrawn on a terminal, a line a second elsewhere.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use super::args::Output;
-use super::report::reasons;
+
+/// Of a terminal that nobody has made wider.
+const COLUMNS: usize = 80;
 
 /// What there is to see at one moment.
 #[derive(Clone, Debug, Default)]
@@ -42,14 +43,16 @@ pub struct ReplicaScene {
     pub state: &'static str,
     /// Whether its gate is open.
     pub open: bool,
+    /// The gate's reason why not.
+    pub reason: Option<&'static str>,
     /// Of its data.
     pub age_ms: Option<u64>,
     /// Changes that it knows of and has not applied.
     pub lag: Option<u64>,
     /// Lookups answered.
     pub served: u64,
-    /// Lookups refused, by reason.
-    pub refused: BTreeMap<String, u64>,
+    /// Lookups refused.
+    pub refused: u64,
     /// Lookups without an answer in its map.
     pub missed: u64,
 }
@@ -61,6 +64,8 @@ pub struct View {
     to_stdout: bool,
     table: bool,
     drawn_lines: usize,
+    /// The fault in the last line.
+    fault: Option<&'static str>,
 }
 
 impl View {
@@ -77,6 +82,7 @@ impl View {
             to_stdout,
             table,
             drawn_lines: 0,
+            fault: None,
         }
     }
 
@@ -87,6 +93,7 @@ impl View {
             to_stdout: false,
             table: false,
             drawn_lines: 0,
+            fault: None,
         }
     }
 
@@ -108,7 +115,9 @@ impl View {
     /// Draws.
     pub fn draw(&mut self, scene: &Scene) {
         if !self.table {
-            self.write(&format!("{}\n", scene.line()));
+            let news = scene.news(self.fault);
+            self.fault = scene.fault;
+            self.write(&format!("{news}{}\n", scene.line()));
             return;
         }
         let table = scene.table();
@@ -140,31 +149,49 @@ impl View {
 }
 
 impl Scene {
+    /// What has begun or is over since the last line, if anything: a line by itself.
+    fn news(&self, before: Option<&'static str>) -> String {
+        let second = self.elapsed.as_secs();
+        match (before, self.fault) {
+            (_, Some(fault)) if before != self.fault => format!("{second:>3}s {fault}\n"),
+            (Some(fault), None) => format!("{second:>3}s over: {fault}\n"),
+            _ => String::new(),
+        }
+    }
+
+    /// A line of at most 80 columns, which no terminal wraps; a second one where there are more than two replicas.
     fn line(&self) -> String {
-        let mut line = format!("{:>4.0}s", self.elapsed.as_secs_f64());
+        let mut parts = vec![format!("{:>3}s", self.elapsed.as_secs())];
         for replica in &self.replicas {
-            let gate = if replica.open { "open" } else { "SHUT" };
-            let _ = write!(
-                line,
-                " | {} {} {gate} age {} ms known lag {} served {} refused {} missed {}",
-                replica.name,
-                replica.state,
-                number(replica.age_ms),
-                number(replica.lag),
-                replica.served,
-                reasons(&replica.refused),
-                replica.missed,
-            );
+            let name = replica
+                .name
+                .strip_prefix("replica-")
+                .unwrap_or(&replica.name);
+            parts.push(match replica.reason {
+                Some(reason) if !replica.open => format!("r{name} SHUT {reason}"),
+                _ => format!("r{name} open {} ms", number(replica.age_ms)),
+            });
         }
-        let _ = write!(
-            line,
-            " | leader {} | behind {} stale {} errors {}",
-            self.leader_lookups, self.behind, self.stale, self.errors
-        );
-        if let Some(fault) = self.fault {
-            let _ = write!(line, " | {fault}");
+        parts.push(format!(
+            "behind {} stale {} errors {}",
+            rounded(self.behind),
+            rounded(self.stale),
+            rounded(self.errors)
+        ));
+        let (mut text, mut column) = (String::new(), 0);
+        for part in parts {
+            if column + 1 + part.len() > COLUMNS {
+                text += "\n    ";
+                column = 4;
+            }
+            if column > 0 {
+                text.push(' ');
+                column += 1;
+            }
+            column += part.len();
+            text += &part;
         }
-        line
+        text
     }
 
     fn table(&self) -> String {
@@ -174,34 +201,45 @@ impl Scene {
             self.regions,
             self.changes,
             self.fault
-                .map(|fault| format!(", {fault}"))
+                .map(|fault| format!("; {fault}"))
                 .unwrap_or_default(),
         );
         let _ = writeln!(
             table,
-            "{:<11} {:<10} {:<4} {:>8} {:>9} {:>9} {:>7}  refused",
-            "replica", "state", "gate", "age ms", "known lag", "served", "missed"
+            "{:<10} {:<10} {:<11} {:>6} {:>7} {:>8} {:>7} {:>7}",
+            "replica", "state", "gate", "age ms", "behind", "served", "missed", "refused"
         );
         for replica in &self.replicas {
             let _ = writeln!(
                 table,
-                "{:<11} {:<10} {:<4} {:>8} {:>9} {:>9} {:>7}  {}",
+                "{:<10} {:<10} {:<11} {:>6} {:>7} {:>8} {:>7} {:>7}",
                 replica.name,
                 replica.state,
-                if replica.open { "open" } else { "SHUT" },
+                match replica.reason {
+                    Some(reason) if !replica.open => reason,
+                    _ => "open",
+                },
                 number(replica.age_ms),
                 number(replica.lag),
                 replica.served,
                 replica.missed,
-                reasons(&replica.refused),
+                replica.refused,
             );
         }
         let _ = writeln!(
             table,
-            "\nPD leader lookups {}; {} items checked, {} behind, {} stale, {} errors",
+            "\nPD leader answered {}; {} items checked,\n{} behind, {} stale, {} errors",
             self.leader_lookups, self.checked, self.behind, self.stale, self.errors
         );
         table
+    }
+}
+
+/// In thousands, where there are many.
+fn rounded(count: u64) -> String {
+    match count {
+        0..10_000 => count.to_string(),
+        _ => format!("{}k", count / 1_000),
     }
 }
 
@@ -229,8 +267,9 @@ mod tests {
                 },
                 ReplicaScene {
                     name: "replica-2".to_owned(),
-                    state: "live",
-                    refused: BTreeMap::from([("apply_stall".to_owned(), 33)]),
+                    state: "connecting",
+                    reason: Some("apply_stall"),
+                    refused: 33,
                     missed: 2,
                     ..ReplicaScene::default()
                 },
@@ -242,24 +281,70 @@ mod tests {
     }
 
     #[test]
-    fn a_line_and_a_table_tell_the_same() {
-        let scene = scene();
-        for text in [scene.line(), scene.table()] {
-            for part in [
-                "replica-1",
-                "replica-2",
-                "open",
-                "SHUT",
-                "120",
-                "known lag",
-                "512",
-                "apply_stall 33",
-                "600",
-                "stands still",
-            ] {
-                assert!(text.contains(part), "{part}: {text}");
-            }
+    fn a_line_tells_what_matters_and_fits() {
+        let mut scene = scene();
+        assert_eq!(
+            scene.line(),
+            "  9s r1 open 120 ms r2 SHUT apply_stall behind 0 stale 0 errors 0"
+        );
+        scene.replicas[0] = ReplicaScene {
+            name: "replica-1".to_owned(),
+            ..scene.replicas[1].clone()
+        };
+        scene.elapsed = Duration::from_secs(9_999);
+        (scene.behind, scene.stale, scene.errors) = (1_234_567, 1_234, 12);
+        assert!(scene.line().len() <= 80, "{}", scene.line());
+        let third = ReplicaScene {
+            name: "replica-3".to_owned(),
+            ..scene.replicas[1].clone()
+        };
+        scene.replicas.push(third);
+        let text = scene.line();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(
+            text.ends_with("behind 1234k stale 1234 errors 12"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_fault_is_told_when_it_begins_and_when_it_is_over() {
+        let mut scene = scene();
+        let fault = scene.fault;
+        assert_eq!(
+            scene.news(None),
+            "  9s the apply of replica-2 stands still\n"
+        );
+        assert_eq!(scene.news(fault), "");
+        scene.fault = None;
+        assert_eq!(
+            scene.news(fault),
+            "  9s over: the apply of replica-2 stands still\n"
+        );
+        assert_eq!(scene.news(None), "");
+    }
+
+    #[test]
+    fn a_table_has_everything_and_no_line_of_it_wraps() {
+        let mut scene = scene();
+        let text = scene.table();
+        for part in [
+            "replica-1",
+            "apply_stall",
+            "connecting",
+            "120",
+            "512",
+            "33",
+            "600",
+            "stands still",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
         }
-        assert_eq!(scene.line().lines().count(), 1);
+        (scene.regions, scene.changes) = (10_000_000, 1_234_567);
+        scene.checked = 123_456_789;
+        for line in scene.table().lines() {
+            assert!(line.len() <= 80, "{line}");
+        }
     }
 }

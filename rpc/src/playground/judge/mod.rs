@@ -16,6 +16,7 @@ mod past;
 mod question;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use self::claim::{Claim, Standing, were_true_together};
 pub use self::ledger::{Ledger, Stamp};
@@ -33,17 +34,20 @@ pub struct Bounds {
 }
 
 /// What was wrong with an answer that the leader's map never held.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum NeverHeld {
     /// It cannot be an answer to the question.
-    #[error(transparent)]
-    Misfit(#[from] Misfit),
+    Misfit(Misfit),
     /// One item was never true.
-    #[error("the leader's map never held this: {0:?}")]
     Item(Box<Claim>),
     /// Each item was true once, but never all of them at one moment. How late each was, is told beside.
-    #[error("the leader's map never held all of this at one moment: {0:?}")]
     Torn(Vec<Claim>, Verdict),
+}
+
+impl From<Misfit> for NeverHeld {
+    fn from(misfit: Misfit) -> Self {
+        Self::Misfit(misfit)
+    }
 }
 
 /// How old one item of an answer was.

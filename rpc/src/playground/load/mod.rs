@@ -145,7 +145,7 @@ impl<T: Target> Load<T> {
                 Ok(Ok(answer)) => {
                     let judged = self.ledger().judge(question, answer, sent);
                     self.tally()
-                        .answered(server, judged, sent, self.clock.now());
+                        .answered(server, question, judged, sent, self.clock.now());
                     return;
                 }
                 Ok(Err(declined)) => declined,
@@ -158,8 +158,9 @@ impl<T: Target> Load<T> {
             }
             server = LEADER;
             if Instant::now() >= deadline {
+                let deadline = self.pace.deadline;
                 self.tally().unanswered(format!(
-                    "no answer within the deadline; the leader at last: {declined}"
+                    "no answer to {question} within {deadline:?}; the leader at last: {declined}"
                 ));
                 return;
             }

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use tidegate_core::Moment;
 
-use crate::playground::judge::{Bounds, NeverHeld, Verdict};
+use super::LEADER;
+use crate::playground::judge::{Bounds, NeverHeld, Question, Verdict};
 
-/// How many wrong answers are kept word for word.
+/// How many errors are kept in words.
 const EXAMPLES: usize = 3;
+/// How long one of them may be. What a server says can be of any length.
+const EXAMPLE: usize = 240;
 
 /// What one server's answers came to.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +39,9 @@ pub struct Tally {
     pub checked: u64,
     /// Lookups without an answer within the deadline, or with one that the leader's map never held.
     pub errors: u64,
-    /// The first of them, in words.
+    /// Of these, those without an answer.
+    pub unanswered: u64,
+    /// The first of the errors, in a line each.
     pub examples: Vec<String>,
     /// Items with any age.
     pub behind: u64,
@@ -63,6 +68,7 @@ impl Tally {
             lookups: 0,
             checked: 0,
             errors: 0,
+            unanswered: 0,
             examples: Vec::new(),
             behind: 0,
             stale: 0,
@@ -119,10 +125,11 @@ impl Tally {
         }
     }
 
-    /// A server gave an answer to a request sent at `sent`, and it has been judged.
+    /// A server gave an answer to a `question` that was sent at `sent`, and it has been judged.
     pub fn answered(
         &mut self,
         server: usize,
+        question: &Question,
         judged: Result<Verdict, NeverHeld>,
         sent: Moment,
         now: Moment,
@@ -135,7 +142,7 @@ impl Tally {
                 verdict
             }
             Err(never) => {
-                self.wrong(format!("server {server}: {never}"));
+                self.wrong(format!("{} to {question}: {never}", name(server)));
                 Vec::new()
             }
         };
@@ -165,13 +172,31 @@ impl Tally {
     /// No server gave an answer within the deadline.
     pub fn unanswered(&mut self, why: String) {
         self.lookups += 1;
+        self.unanswered += 1;
         self.wrong(why);
     }
 
     fn wrong(&mut self, why: String) {
         self.errors += 1;
         if self.examples.len() < EXAMPLES {
-            self.examples.push(why);
+            self.examples.push(one_line(&why));
         }
+    }
+}
+
+/// What a server is called in words, by its place among the targets.
+fn name(server: usize) -> String {
+    match server {
+        LEADER => "leader".to_owned(),
+        number => format!("replica-{number}"),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(EXAMPLE) {
+        Some((at, _)) => format!("{}..", &line[..at]),
+        None => line,
     }
 }
