@@ -9,7 +9,7 @@
 use std::hint::black_box;
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
-use tidegate_benches::contender::{Contender, Ours};
+use tidegate_benches::contender::{Contender, Ours, Runs, Split};
 use tidegate_benches::fixture::Fixture;
 use tidegate_benches::op::decision::{decide, open_gate};
 use tidegate_benches::row_key::RowKey;
@@ -46,6 +46,16 @@ fn with_changes() -> (Ours, Vec<Region>) {
     (
         loaded().0,
         picks.map(|index| fixture.region(index, 1)).collect(),
+    )
+}
+
+fn with_splits() -> (Ours, Vec<Split>) {
+    let fixture = Fixture::new(REGIONS);
+    let picks = fixture.picks(TIMES / 2, 1).into_iter();
+    // Each is two operations.
+    (
+        loaded().0,
+        picks.map(|index| fixture.split(index, 1)).collect(),
     )
 }
 
@@ -102,6 +112,13 @@ fn update((ours, regions): (Ours, Vec<Region>)) -> Ours {
     for region in regions {
         ours.update(region);
     }
+    ours
+}
+
+#[library_benchmark]
+#[bench::regions_10k(with_splits())]
+fn split_merge((ours, splits): (Ours, Vec<Split>)) -> Ours {
+    ours.splits(splits);
     ours
 }
 
@@ -171,6 +188,7 @@ library_benchmark_group!(
         by_id,
         scan64,
         update,
+        split_merge,
         apply_frame,
         gate,
         ring_push,

@@ -100,7 +100,7 @@
 //!   and again by short ones. A replica has one writer.
 //! - A snapshot holds back the freeing of memory, in all maps of the process.
 //!   Long scans should go page by page ([`RegionMap::scan_pages`]). [`MapStats`] shows what waits.
-//! - Freed nodes are kept for reuse, up to about 9 MiB a map.
+//! - Freed nodes are kept for reuse, up to about 12 MiB a map.
 //! - Entries and nodes stand in chunks of 2 MiB, in huge pages where the system gives
 //!   them: a lookup in a large map finds its way in memory sooner. A chunk is given back
 //!   when all that stood in it is gone, so a map that has become small keeps chunks for
@@ -151,6 +151,7 @@ pub mod provenance;
 pub mod range;
 pub mod region;
 mod slab;
+mod spare;
 mod stack;
 // Not part of the API: the models search the crate through this door, and need some
 // of it to hold what is shared in their hands.

@@ -1,12 +1,7 @@
-//! Memory of freed nodes and pages, kept for the next edit.
+//! Values in boxes that are used again and again.
 //!
-//! Each change of the map frees as many nodes as it makes, of few sizes, on
-//! whatever thread the reclaimer runs. General allocators pay dearly for that
-//! pattern (more than half of the cost of a batch at a million regions), so the
-//! memory goes back to the map's own pools, one for each size.
-//!
-//! A pool is a few stacks that are taken whole (`stack.rs`): an edit takes all of
-//! one, uses what it needs and puts the rest back.
+//! A pool is a few stacks that are taken whole (`stack.rs`): who needs a box takes
+//! all of one, keeps the first and puts the rest back.
 //!
 //! Each thread has a stack that it gives to, and takes from first; one that finds
 //! it empty takes another's, so that what a reader has freed goes back to the
@@ -16,219 +11,171 @@
 #[cfg(tidegate_loom)]
 pub mod door;
 
-use std::ptr::{NonNull, null_mut};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::null_mut;
+// Not the door's: an estimate, which orders nothing.
+use std::sync::atomic::AtomicUsize as Estimate;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
-use crate::prefetch::prefetch;
-use crate::slab::Source;
 use crate::stack::{Link, Stack, turn};
-use crate::sync::atomic::AtomicUsize;
-use crate::sync::atomic::Ordering::Relaxed;
 
-/// Free blocks of a map, shared by its edits and the reclaimer.
-#[derive(Debug)]
-pub(crate) struct Pool {
-    /// Of the blocks, each large enough for a link.
-    source: Source,
-    /// About so many blocks are kept; more are freed.
+/// Boxes that nobody uses.
+pub(crate) struct Pool<T> {
+    /// How many may be made before those that come back are dropped.
     kept: usize,
-    stacks: [CachePadded<Counted>; STACKS],
+    /// How many have been made and not dropped, wherever they are. Does not change
+    /// while the pool has what is asked for, so that it costs no write.
+    made: CachePadded<Estimate>,
+    stacks: [CachePadded<Stack>; STACKS],
+    owns: PhantomData<T>,
 }
 
 /// How many stacks a pool has: enough for the few writers that a map has. One under
 /// the model checker, whose threads then meet.
 const STACKS: usize = if cfg!(tidegate_loom) { 1 } else { 4 };
 
-#[derive(Debug)]
-struct Counted {
-    free: Stack,
-    /// About how many there are.
-    len: AtomicUsize,
+/// A box that can wait in a pool.
+pub(crate) struct Pooled<T>(Box<Linked<T>>);
+
+/// The link comes first: a link to it is one to the whole.
+#[repr(C)]
+struct Linked<T> {
+    link: Link,
+    value: T,
 }
 
-/// Free blocks that belong to one edit, or are on their way into a pool.
-#[derive(Debug)]
-pub(crate) struct Spare {
-    source: Source,
-    first: *mut Link,
-    /// The last link; null if it is not known, because the list was taken from
-    /// a pool.
-    last: *mut Link,
-    len: usize,
-}
+// SAFETY: whoever has the box has its link; nobody else follows that.
+unsafe impl<T: Send> Send for Pooled<T> {}
+// SAFETY: a pool owns what is in it, and hands each box to one taker.
+unsafe impl<T: Send> Send for Pool<T> {}
+// SAFETY: as for `Send`; nobody sees a value through a shared pool.
+unsafe impl<T: Send> Sync for Pool<T> {}
 
-// SAFETY: free memory with a single owner may be sent anywhere.
-unsafe impl Send for Spare {}
+// === impl Pooled ===
 
-// === impl Spare ===
-
-impl Spare {
-    /// No blocks, of the size that `source` gives.
-    pub(crate) fn new(source: Source) -> Self {
-        let layout = source.layout();
-        assert!(layout.size() >= size_of::<Link>() && layout.align() >= align_of::<Link>());
-        Self {
-            source,
-            first: null_mut(),
-            last: null_mut(),
-            len: 0,
-        }
+impl<T> Pooled<T> {
+    pub(crate) fn new(value: T) -> Self {
+        let link = Link::before(null_mut());
+        Self(Box::new(Linked { link, value }))
     }
 
-    /// A block, uninitialised.
-    pub(crate) fn take(&mut self) -> NonNull<u8> {
-        self.pop().unwrap_or_else(|| self.source.alloc())
+    fn into_link(self) -> *mut Link {
+        Box::into_raw(self.0).cast()
     }
 
-    /// Keeps a block.
-    ///
     /// # Safety
     ///
-    /// `block` came from [`Spare::take`] of the same source, nothing in it
-    /// needs to be dropped, and it is no longer reachable for anyone.
-    pub(crate) unsafe fn keep(&mut self, block: NonNull<u8>) {
-        let free = block.cast::<Link>().as_ptr();
-        // SAFETY: the caller's own, and large enough for a link.
-        unsafe { free.write(Link::before(self.first)) };
-        if self.first.is_null() {
-            self.last = free;
-        }
-        self.first = free;
-        self.len += 1;
-    }
-
-    /// Gives all memory but that of `kept` blocks back to where it came from.
-    fn release(&mut self, kept: usize) {
-        while self.len > kept || kept == 0 {
-            let Some(memory) = self.pop() else {
-                break;
-            };
-            // SAFETY: from `take`, and out of the list now.
-            unsafe { self.source.dealloc(memory) };
-        }
-    }
-
-    fn pop(&mut self) -> Option<NonNull<u8>> {
-        let free = NonNull::new(self.first)?;
-        // SAFETY: what is in the list is free memory that this list owns.
-        let link = unsafe { free.read() };
-        self.first = link.next();
-        // Written to soon, at the latest to link on from it.
-        prefetch(self.first, self.source.layout().size());
-        self.len = self.len.saturating_sub(1);
-        if self.first.is_null() {
-            self.last = null_mut();
-        }
-        Some(free.cast())
+    /// `link` came from `into_link` of this type, and the box is the caller's own.
+    unsafe fn from_link(link: *mut Link) -> Self {
+        // SAFETY: by the caller's word; the link is the first field.
+        Self(unsafe { Box::from_raw(link.cast()) })
     }
 }
 
-impl Drop for Spare {
-    fn drop(&mut self) {
-        self.release(0);
+impl<T> Deref for Pooled<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0.value
+    }
+}
+
+impl<T> DerefMut for Pooled<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0.value
     }
 }
 
 // === impl Pool ===
 
-impl Pool {
-    /// An empty pool for blocks of the size that `source` gives.
-    pub(crate) fn new(source: Source, kept: usize) -> Self {
+impl<T> Pool<T> {
+    /// An empty pool, which will keep about so many.
+    pub(crate) fn new(kept: usize) -> Self {
         Self {
-            source,
             kept,
-            stacks: std::array::from_fn(|_| CachePadded::default()),
+            made: CachePadded::default(),
+            stacks: std::array::from_fn(|_| CachePadded::new(Stack::new())),
+            owns: PhantomData,
         }
     }
 
-    /// An empty list of blocks like those in here.
-    pub(crate) fn spare(&self) -> Spare {
-        Spare::new(self.source)
+    /// Takes one, or makes one.
+    pub(crate) fn take(&self, make: impl FnOnce() -> T) -> Pooled<T> {
+        self.find().unwrap_or_else(|| {
+            // Relaxed: an estimate.
+            self.made.fetch_add(1, Relaxed);
+            Pooled::new(make())
+        })
     }
 
-    /// Takes all that this thread has given, or all that another has.
-    pub(crate) fn take(&self) -> Spare {
+    /// Takes one if there is one, of those that this thread has given if possible.
+    pub(crate) fn find(&self) -> Option<Pooled<T>> {
         let own = turn();
         for next in 0..STACKS {
             let stack = &self.stacks[(own + next) % STACKS];
-            if stack.free.is_empty() {
+            if stack.is_empty() {
                 continue;
             }
-            let (first, len) = stack.take();
-            if !first.is_null() {
-                return Spare {
-                    first,
-                    len,
-                    ..self.spare()
-                };
+            let first = stack.take();
+            if first.is_null() {
+                continue;
             }
+            // SAFETY: from `give`, and taken from the stack, hence ours.
+            let mut pooled = unsafe { Pooled::<T>::from_link(first) };
+            let rest = pooled.0.link.relink(null_mut());
+            // SAFETY: taken from the stack, and given up here.
+            unsafe { stack.put_back(rest) };
+            return Some(pooled);
         }
-        self.spare()
+        None
     }
 
-    /// Adds what is left of `spare`, or frees it if there is enough.
-    pub(crate) fn give(&self, mut spare: Spare) {
-        if self.kept == 0 || spare.first.is_null() {
+    /// Takes one back, or drops it if there are more than are kept.
+    pub(crate) fn give(&self, pooled: Pooled<T>) {
+        // Relaxed: an estimate.
+        if self.made.load(Relaxed) > self.kept {
+            self.discard(pooled);
             return;
         }
+        let link = pooled.into_link();
+        // SAFETY: the box is our own, and given up here.
+        unsafe { self.stacks[turn() % STACKS].push(link, link) };
+    }
+
+    /// Drops one.
+    pub(crate) fn discard(&self, pooled: Pooled<T>) {
+        drop(pooled);
         // Relaxed: an estimate.
-        let lens = self.stacks.iter().map(|stack| stack.len.load(Relaxed));
-        let room = self.kept.saturating_sub(lens.sum());
-        if spare.len > room {
-            spare.release(room);
-        }
-        if spare.first.is_null() {
-            return;
-        }
-        let stack = &self.stacks[turn() % STACKS];
-        // Relaxed: an estimate.
-        stack.len.fetch_add(spare.len, Relaxed);
-        let first = std::mem::replace(&mut spare.first, null_mut());
-        if spare.last.is_null() {
-            // SAFETY: what `spare` held was its own.
-            unsafe { stack.free.put_back(first) };
-        } else {
-            // SAFETY: as above, and it knew its end.
-            unsafe { stack.free.push(first, spare.last) };
-        }
+        self.made.fetch_sub(1, Relaxed);
     }
 }
 
-// === impl Counted ===
-
-impl Default for Counted {
-    fn default() -> Self {
-        Self {
-            free: Stack::new(),
-            len: AtomicUsize::new(0),
-        }
-    }
-}
-
-impl Counted {
-    /// Takes all that is there, and about how many that are.
-    fn take(&self) -> (*mut Link, usize) {
-        // Relaxed: an estimate.
-        (self.free.take(), self.len.swap(0, Relaxed))
-    }
-}
-
-impl Drop for Pool {
+impl<T> Drop for Pool<T> {
     fn drop(&mut self) {
         for stack in &self.stacks {
-            let (first, len) = stack.take();
-            drop(Spare {
-                first,
-                len,
-                ..self.spare()
-            });
+            let mut first = stack.take();
+            while !first.is_null() {
+                // SAFETY: from `give`, and taken from the stack, hence ours.
+                let mut pooled = unsafe { Pooled::<T>::from_link(first) };
+                first = pooled.0.link.relink(null_mut());
+            }
         }
     }
 }
 
-/// How many blocks a map keeps. The model checker is spared its pools: they would
-/// multiply the schedules, and hide the end of a node's life.
-pub(crate) const fn kept(blocks: usize) -> usize {
-    if cfg!(tidegate_loom) { 0 } else { blocks }
+impl<T> fmt::Debug for Pool<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let made = self.made.load(Relaxed);
+        f.debug_struct("Pool").field("made", &made).finish()
+    }
+}
+
+/// How many a map keeps. The model checker is spared its pools: they would multiply
+/// the schedules, and hide the end of what is in them.
+pub(crate) const fn kept(boxes: usize) -> usize {
+    if cfg!(tidegate_loom) { 0 } else { boxes }
 }

@@ -84,6 +84,13 @@ impl KeyRange {
         !self.end.is_empty() && self.end == next.start
     }
 
+    /// Whether every key of `other` lies in this range.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let (end, others) = (self.end.as_bytes(), other.end.as_bytes());
+        self.start <= other.start && (end.is_empty() || (!others.is_empty() && others <= end))
+    }
+
     /// Whether some key lies in both ranges.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
@@ -126,6 +133,16 @@ mod tests {
             !tail.is_followed_by(&range("", "a")),
             "infinity is not a neighbour"
         );
+    }
+
+    #[test]
+    fn a_range_covers_itself_and_its_parts() {
+        let (all, tail, head) = (range("", ""), range("m", ""), range("", "m"));
+        assert!(all.covers(&all) && all.covers(&tail) && all.covers(&head));
+        assert!(tail.covers(&range("m", "")) && tail.covers(&range("m", "n")));
+        assert!(!tail.covers(&range("l", "n")) && !tail.covers(&all));
+        assert!(head.covers(&range("a", "m")) && !head.covers(&range("a", "ma")));
+        assert!(!head.covers(&range("a", "")), "plus infinity lies beyond m");
     }
 
     #[test]

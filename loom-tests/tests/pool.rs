@@ -1,4 +1,4 @@
-//! The pools of free memory: edits that take, use and put back, and freeing beside them.
+//! The pool of boxes: writers that take one and put the rest back, and the reclaimer beside them.
 #![cfg(tidegate_loom)]
 
 use std::collections::BTreeSet;
@@ -6,114 +6,113 @@ use std::sync::{Mutex, PoisonError};
 
 use loom::sync::Arc;
 use loom::thread;
-use tidegate_core::pool_door::Blocks;
+use tidegate_core::pool_door::{Boxes, Taken};
 use tidegate_loom_tests::model;
 
-/// A pool, and the blocks that somebody holds. The set is behind a mutex that loom does not see, so
+/// A pool, and the boxes that somebody holds. The set is behind a mutex that loom does not see, so
 /// that it orders nothing.
 struct Shared {
-    blocks: Blocks,
+    boxes: Boxes,
     held: Mutex<BTreeSet<usize>>,
 }
 
 impl Shared {
-    /// A pool with `blocks` blocks in it.
-    fn with(blocks: usize) -> Arc<Self> {
+    /// A pool with so many boxes in it.
+    fn with(boxes: usize) -> Arc<Self> {
         let shared = Self {
-            blocks: Blocks::new(8),
+            boxes: Boxes::new(8),
             held: Mutex::default(),
         };
-        let mut taken = shared.blocks.none();
-        let fresh: Vec<usize> = (0..blocks).map(|_| taken.block()).collect();
-        for block in fresh {
-            taken.keep(block);
+        let made: Vec<Taken> = (0..boxes).map(|_| shared.boxes.make()).collect();
+        for taken in made {
+            shared.boxes.give(taken);
         }
-        shared.blocks.give(taken);
         Arc::new(shared)
     }
 
-    fn hold(&self, block: usize) {
+    /// A writer: takes a box.
+    fn take(&self) -> Taken {
+        let taken = self.boxes.take();
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(held.insert(block), "a block with two owners");
+        assert!(held.insert(taken.address()), "a box with two owners");
+        drop(held);
+        taken
     }
 
-    fn let_go(&self, block: usize) {
+    /// The reclaimer: gives it back.
+    fn give(&self, taken: Taken) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(held.remove(&block));
+        assert!(held.remove(&taken.address()));
+        drop(held);
+        self.boxes.give(taken);
     }
 
-    /// An edit: takes all, needs a block, gives back the rest; what it made is freed later.
-    fn edit(&self) -> usize {
-        let mut taken = self.blocks.take();
-        let block = taken.block();
-        self.hold(block);
-        self.blocks.give(taken);
-        block
-    }
-
-    /// The reclaimer: frees a block.
-    fn free(&self, block: usize) {
-        let mut freed = self.blocks.none();
-        self.let_go(block);
-        freed.keep(block);
-        self.blocks.give(freed);
+    /// How many boxes there are; none is there afterwards.
+    fn drain(&self) -> usize {
+        let mut boxes = BTreeSet::new();
+        // Kept until all have been counted: the address of a dropped one may come again.
+        let mut taken = Vec::new();
+        while let Some(found) = self.boxes.find() {
+            assert!(boxes.insert(found.address()), "a box with two owners");
+            taken.push(found);
+        }
+        boxes.len()
     }
 }
 
 /// Defends that a pool is taken whole by one read-modify-write, its Acquire, and the Release of a
-/// push: no block has two owners, and who takes it finds its link.
+/// push: no box has two owners, and who takes it finds its link.
 #[test]
 fn a_block_has_one_owner() {
     model("pool::a_block_has_one_owner", || {
         let pool = Shared::with(1);
         let other = Arc::clone(&pool);
         let thread = thread::spawn(move || {
-            let block = other.edit();
-            other.free(block);
+            let taken = other.take();
+            other.give(taken);
         });
-        let block = pool.edit();
-        pool.free(block);
+        let taken = pool.take();
+        pool.give(taken);
         thread.join().unwrap();
     });
 }
 
-/// Defends the Release of a list that is put back: an edit finds its links.
+/// Defends the Release of a list that is put back: what was given meanwhile has been linked on to the
+/// rest, and a later taker finds that link.
 #[test]
 fn what_is_put_back_is_linked() {
     model("pool::what_is_put_back_is_linked", || {
-        let pool = Shared::with(1);
+        let pool = Shared::with(2);
+        let given = pool.take();
+        let more = pool.boxes.make();
+        pool.boxes.give(more);
         let other = Arc::clone(&pool);
-        // Pushes a second block, links the two in its own hands, and puts them back.
         let thread = thread::spawn(move || {
-            let mut taken = other.blocks.take();
-            let fresh = other.blocks.none().block();
-            taken.keep(fresh);
-            other.blocks.give(taken);
+            other.give(given);
+            [other.take(), other.take()]
         });
-        let first = pool.edit();
-        let second = pool.edit();
-        thread.join().unwrap();
-        pool.free(first);
-        pool.free(second);
+        // Gives nothing back before the end, which would pass the links on as well.
+        let first = pool.take();
+        let [second, third] = thread.join().unwrap();
+        for taken in [first, second, third] {
+            pool.give(taken);
+        }
+        assert!(pool.drain() >= 3);
     });
 }
 
-/// Defends the Acquire of a list that is put back and finds what was freed meanwhile: it walks over
-/// the links of that.
+/// Defends the Acquire of a list that is put back and finds what was given meanwhile: it walks over
+/// the links of that. No box is lost.
 #[test]
 fn what_is_pushed_meanwhile_is_linked() {
     model("pool::what_is_pushed_meanwhile_is_linked", || {
-        let pool = Shared::with(2);
-        let freed = pool.blocks.none().block();
-        pool.hold(freed);
+        let pool = Shared::with(3);
+        let given = pool.take();
         let other = Arc::clone(&pool);
-        let thread = thread::spawn(move || other.free(freed));
-        let block = pool.edit();
+        let thread = thread::spawn(move || other.give(given));
+        let taken = pool.take();
         thread.join().unwrap();
-        pool.free(block);
-        let blocks: Vec<usize> = (0..3).map(|_| pool.edit()).collect();
-        for block in blocks {
-            pool.free(block);
-        }
+        pool.give(taken);
+        assert_eq!(pool.drain(), 3);
     });
 }

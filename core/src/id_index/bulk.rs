@@ -2,7 +2,7 @@
 
 use super::node::{PagePtr, Slot};
 use super::pages::SparePages;
-use super::{BITS, IdIndex, bit_of};
+use super::{BITS, IdIndex, Means, bit_of};
 use crate::entry::EntryPtr;
 use crate::tree::Tag;
 
@@ -11,8 +11,9 @@ impl IdIndex {
     pub(crate) fn build(
         entries: impl Iterator<Item = (u64, EntryPtr)>,
         tag: Tag,
-        spare: &mut SparePages,
+        means: &mut Means,
     ) -> Self {
+        let spare = &mut means.spare;
         let slots = entries.map(|(id, entry)| (id, Slot { entry }));
         let mut index = Self::default();
         let mut level = index.level_above(slots, tag, spare);

@@ -11,22 +11,23 @@ use crate::tree::Tag;
 pub(crate) struct Edit {
     tag: Tag,
     index: IdIndex,
+    means: Means,
+}
+
+/// What an edit works with; used again by later ones.
+#[derive(Debug)]
+pub(crate) struct Means {
     /// Published pages that are no longer in the index.
     retired: Vec<PagePtr>,
     /// Memory for new pages.
-    spare: SparePages,
+    pub(super) spare: SparePages,
 }
 
 impl Edit {
     /// Starts from `index`, all of which stays alive while the edit lasts. No
     /// page of `index` may bear `tag`.
-    pub(crate) fn new(index: IdIndex, tag: Tag, spare: SparePages) -> Self {
-        Self {
-            tag,
-            index,
-            retired: Vec::new(),
-            spare,
-        }
+    pub(crate) fn new(index: IdIndex, tag: Tag, means: Means) -> Self {
+        Self { tag, index, means }
     }
 
     /// The entry of a region.
@@ -55,6 +56,31 @@ impl Edit {
         self.index.root = Some(root);
     }
 
+    /// Sets the entry of a region that has one already.
+    pub(crate) fn replace(&mut self, id: u64, entry: EntryPtr) {
+        let Some(root) = self.index.root else {
+            debug_assert!(false, "nothing to replace in an empty index");
+            return;
+        };
+        let mut page = self.own_page(root);
+        self.index.root = Some(page);
+        for level in (1..self.index.levels).rev() {
+            let bit = bit_of(id, level);
+            // SAFETY: the edit's own page, which nothing changes here.
+            let Some(slot) = (unsafe { page.slot(bit) }) else {
+                debug_assert!(false, "nothing to replace");
+                return;
+            };
+            // SAFETY: above the lowest level slots are pages.
+            let below = self.own_page(unsafe { slot.page });
+            // SAFETY: the edit's own page, and the bit is set.
+            unsafe { page.set_slot(bit, Slot { page: below }) };
+            page = below;
+        }
+        // SAFETY: the edit's own page, and the region has an entry.
+        unsafe { page.set_slot(bit_of(id, 0), Slot { entry }) };
+    }
+
     /// Removes a region, if it is there.
     pub(crate) fn remove(&mut self, id: u64) {
         if self.get(id).is_none() {
@@ -72,18 +98,19 @@ impl Edit {
         self.index
     }
 
-    /// The pages that the edit has replaced, to be retired now that its index
-    /// has been published; and the memory that it did not need.
-    pub(crate) fn into_retired(self) -> (Vec<PagePtr>, SparePages) {
-        (self.retired, self.spare)
+    /// Ends the edit, whose index has been published. The means hold what it has
+    /// replaced, to be freed by [`Means::free_retired`].
+    pub(crate) fn publish(self) -> Means {
+        self.means
     }
 
-    /// Frees all that the edit has made; returns the memory.
-    pub(crate) fn abandon(mut self) -> SparePages {
+    /// Frees all that the edit has made; returns the means.
+    pub(crate) fn abandon(mut self) -> Means {
         if let Some(root) = self.index.root {
             self.free_own(root, self.index.levels - 1);
         }
-        self.spare
+        self.means.retired.clear();
+        self.means
     }
 
     fn free_own(&mut self, page: PagePtr, level: u32) {
@@ -99,7 +126,7 @@ impl Edit {
             }
         }
         // SAFETY: made by this edit, seen by nobody else, visited once.
-        unsafe { page.free(&mut self.spare) };
+        unsafe { page.free(&mut self.means.spare) };
     }
 
     fn set_below(&mut self, page: PagePtr, level: u32, id: u64, entry: EntryPtr) -> PagePtr {
@@ -157,15 +184,22 @@ impl Edit {
 
     /// Changes the slot of a bit that is set: in place, or in a copy.
     fn point(&mut self, page: PagePtr, bit: u32, slot: Slot) -> PagePtr {
+        let page = self.own_page(page);
+        // SAFETY: the edit's own page, and the bit is set.
+        unsafe { page.set_slot(bit, slot) };
+        page
+    }
+
+    /// The page itself, or a copy that is the edit's own.
+    fn own_page(&mut self, page: PagePtr) -> PagePtr {
         // SAFETY: in the index, hence alive.
         if unsafe { page.tag() } == self.tag {
-            // SAFETY: the edit's own page, and the bit is set.
-            unsafe { page.set_slot(bit, slot) };
             return page;
         }
-        // SAFETY: in the index, hence alive.
-        let bitmap = unsafe { page.bitmap() };
-        self.replace_page(page, bitmap, bit, Some(slot))
+        // SAFETY: as above.
+        let copy = unsafe { page.copy(self.tag, &mut self.means.spare) };
+        self.means.retired.push(page);
+        copy
     }
 
     /// A page with the bits of `bitmap` in the place of `page`: `slot` for `bit`,
@@ -184,7 +218,7 @@ impl Edit {
         let below = rank(old_bits, bit);
         let above = below + usize::from(old_bits & 1 << bit != 0);
         let slots = [&old_slots[..below], slot.as_slice(), &old_slots[above..]];
-        let replacement = PagePtr::alloc(self.tag, &mut self.spare, bitmap, slots);
+        let replacement = PagePtr::alloc(self.tag, &mut self.means.spare, bitmap, slots);
         self.index.add_page(bitmap);
         self.drop_page(page);
         replacement
@@ -196,7 +230,7 @@ impl Edit {
         let mut page = None;
         for level in 0..=level {
             let bitmap = 1 << bit_of(id, level);
-            let made = PagePtr::alloc(self.tag, &mut self.spare, bitmap, [&[slot]]);
+            let made = PagePtr::alloc(self.tag, &mut self.means.spare, bitmap, [&[slot]]);
             self.index.add_page(bitmap);
             slot = Slot { page: made };
             page = Some(made);
@@ -211,7 +245,12 @@ impl Edit {
         self.index.levels += 1;
         if let Some(root) = self.index.root {
             let slot = Slot { page: root };
-            self.index.root = Some(PagePtr::alloc(self.tag, &mut self.spare, 1, [&[slot]]));
+            self.index.root = Some(PagePtr::alloc(
+                self.tag,
+                &mut self.means.spare,
+                1,
+                [&[slot]],
+            ));
             self.index.add_page(1);
         }
     }
@@ -241,9 +280,52 @@ impl Edit {
         // SAFETY: as above.
         if unsafe { page.tag() } == self.tag {
             // SAFETY: made by this edit, seen by nobody else, in one place only.
-            unsafe { page.free(&mut self.spare) };
+            unsafe { page.free(&mut self.means.spare) };
         } else {
-            self.retired.push(page);
+            self.means.retired.push(page);
         }
+    }
+}
+
+impl Means {
+    /// None.
+    pub(crate) fn new() -> Self {
+        Self {
+            retired: Vec::new(),
+            spare: SparePages::new(),
+        }
+    }
+
+    /// How many pages have been replaced.
+    pub(crate) fn retired(&self) -> usize {
+        self.retired.len()
+    }
+
+    /// Frees what has been replaced, into the free memory.
+    ///
+    /// # Safety
+    ///
+    /// The edit was published, and no reader of an earlier index is left.
+    pub(crate) unsafe fn free_retired(&mut self) {
+        for page in self.retired.drain(..) {
+            // SAFETY: by the caller's word; each page was retired once.
+            unsafe { page.free(&mut self.spare) };
+        }
+    }
+
+    /// Bytes of the free memory.
+    pub(crate) fn spare_bytes(&self) -> usize {
+        self.spare.bytes()
+    }
+
+    /// Takes over the free memory of `other`.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.spare.append(other.spare);
+    }
+
+    /// Gives free memory back, and that of a list longer than `kept`.
+    pub(crate) fn release(&mut self, kept: usize) {
+        self.spare.release();
+        self.retired.shrink_to(kept);
     }
 }

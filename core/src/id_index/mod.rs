@@ -32,9 +32,10 @@ mod retire;
 
 use crate::entry::EntryPtr;
 
-pub(crate) use edit::Edit;
-pub(crate) use node::PagePtr;
-pub(crate) use pages::{PagePools, SparePages};
+pub(crate) use edit::{Edit, Means};
+
+use node::PagePtr;
+use pages::SparePages;
 pub(crate) use retire::Subindex;
 
 /// Bits of the id that a level decides. Small under the model checker, so that

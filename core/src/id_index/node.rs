@@ -15,7 +15,7 @@ use crate::tree::Tag;
 
 /// A pointer to a page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct PagePtr(NonNull<Page>);
+pub(super) struct PagePtr(NonNull<Page>);
 
 /// A page, without its slots: they follow it in memory.
 #[repr(C)]
@@ -71,6 +71,19 @@ impl PagePtr {
             written += part.len();
         }
         Self(page)
+    }
+
+    /// A page with the same slots.
+    ///
+    /// # Safety
+    ///
+    /// The page is alive, and not changed meanwhile.
+    #[inline]
+    pub(super) unsafe fn copy(self, tag: Tag, spare: &mut SparePages) -> Self {
+        // SAFETY: by the caller's word.
+        let bitmap = unsafe { self.bitmap() };
+        // SAFETY: as above.
+        Self::alloc(tag, spare, bitmap, [unsafe { self.slots() }])
     }
 
     /// Asks for the page, as long as pages usually are.
@@ -189,7 +202,7 @@ impl PagePtr {
     /// # Safety
     ///
     /// The page is no longer reachable for anyone, and this is called once.
-    pub(crate) unsafe fn free(self, spare: &mut SparePages) {
+    pub(super) unsafe fn free(self, spare: &mut SparePages) {
         // SAFETY: by the caller's word.
         let bitmap = unsafe { self.bitmap() };
         // SAFETY: `alloc` has written the head; slots need no drop.

@@ -4,23 +4,16 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use super::node::{layout_for, slots_of};
-use crate::pool::{Pool, Spare, kept};
 use crate::slab::Source;
+use crate::spare::Spare;
 
 /// Most pages have about sixteen slots; see `node.rs`.
 const SMALL: usize = 24;
 const LARGE: usize = 64;
 
-/// Free pages of a map.
+/// Free pages.
 #[derive(Debug)]
-pub(crate) struct PagePools {
-    small: Pool,
-    large: Pool,
-}
-
-/// Free pages of one edit, or on their way into the pools.
-#[derive(Debug)]
-pub(crate) struct SparePages {
+pub(super) struct SparePages {
     small: Spare,
     large: Spare,
 }
@@ -38,38 +31,29 @@ fn large() -> Layout {
     layout_for(LARGE)
 }
 
-impl Default for PagePools {
-    fn default() -> Self {
-        // 1.8 MiB and 0.5 MiB.
-        Self {
-            small: Pool::new(Source::heap(small()), kept(8192)),
-            large: Pool::new(Source::heap(large()), kept(1024)),
-        }
-    }
-}
-
-impl PagePools {
-    /// Takes all that is there.
-    pub(crate) fn take(&self) -> SparePages {
-        SparePages {
-            small: self.small.take(),
-            large: self.large.take(),
-        }
-    }
-
-    /// Adds what is left of `spare`, or frees it if there is enough.
-    pub(crate) fn give(&self, spare: SparePages) {
-        self.small.give(spare.small);
-        self.large.give(spare.large);
-    }
-}
-
 impl SparePages {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             small: Spare::new(Source::heap(small())),
             large: Spare::new(Source::heap(large())),
         }
+    }
+
+    /// Bytes of all pages.
+    pub(super) fn bytes(&self) -> usize {
+        self.small.bytes() + self.large.bytes()
+    }
+
+    /// Takes over the pages of `other`.
+    pub(super) fn append(&mut self, other: Self) {
+        self.small.append(other.small);
+        self.large.append(other.large);
+    }
+
+    /// Gives all memory back to the allocator.
+    pub(super) fn release(&mut self) {
+        self.small.release();
+        self.large.release();
     }
 
     /// Memory for a page with this bitmap.

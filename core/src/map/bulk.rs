@@ -13,14 +13,13 @@ use super::RegionMap;
 use super::batch::{Change, Expect};
 use super::order::{for_each_meeting, sorted_by_start};
 use super::outcome::{Outcome, Refusal};
-use super::recycling::SpareMemory;
 use super::root::Root;
 use crate::entry::{Entry, EntryPtr, SharedEntry};
-use crate::id_index::IdIndex;
+use crate::id_index::{self, IdIndex};
 use crate::provenance::Provenance;
 use crate::region::Region;
 use crate::sync::atomic::AtomicPtr;
-use crate::tree::Tree;
+use crate::tree::{self, Tree};
 
 /// Entries are asked for so many places before they are read.
 const AHEAD: usize = 12;
@@ -283,11 +282,10 @@ impl RegionMap {
     ) -> Self {
         let empty = Root::empty(generation);
         let tag = empty.next_tag();
-        let mut spare = SpareMemory::new();
         let root = Root {
             version: tag.0,
-            tree: Tree::build(by_start, tag, &mut spare.nodes),
-            ids: IdIndex::build(by_id, tag, &mut spare.pages),
+            tree: Tree::build(by_start, tag, &mut tree::Means::new()),
+            ids: IdIndex::build(by_id, tag, &mut id_index::Means::new()),
             entry_bytes,
             ..empty
         };

@@ -13,14 +13,15 @@
 //!   nothing but follow pointers under a guard;
 //! - M6 a stopped writer stops nobody: until the swap it has changed nothing
 //!   (`lock_freedom.rs` stops one before each access of an atomic);
-//! - M7 memory is bounded by what is live and what is retired: `garbage.rs`
-//!   counts the latter, and `tree/rebalance.rs` keeps nodes filled. Without a
+//! - M7 memory is bounded by what is live and what is retired: `recycling.rs`
+//!   counts the latter (`bag.rs` and `garbage.rs` free it), and `tree/rebalance.rs` keeps nodes filled. Without a
 //!   stalled guard the garbage is what the last few publications replaced, plus
 //!   up to 64 objects for each thread that has written and then fallen silent.
 //!   What is freed goes back to slabs, which give whole chunks of 2 MiB back to
 //!   the allocator: `slab.rs` says what they keep.
 
 pub(crate) mod admission;
+mod bag;
 pub(crate) mod batch;
 mod bulk;
 #[cfg(any(test, feature = "oracle"))]
@@ -40,10 +41,12 @@ mod transaction;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::entry::{Entry, SharedEntry};
 use crate::provenance::Provenance;
 use crate::region::Region;
 use crate::sync::atomic::AtomicPtr;
 
+use batch::Change;
 use recycling::Recycling;
 use root::Root;
 
@@ -140,10 +143,9 @@ impl RegionMap {
     ///
     /// O(log n) for each region displaced.
     pub fn put(&self, region: Region, provenance: Provenance) -> Outcome {
-        let mut batch = Batch::with_capacity(1);
-        batch.put(region, provenance);
-        let outcome = self.apply(batch).pop();
-        outcome.unwrap_or_else(|| unreachable!("each change has an outcome"))
+        let entry = SharedEntry::new(Entry::new(region, provenance));
+        let expect = Expect::Any;
+        self.publish_change(Change::Put { entry, expect })
     }
 
     /// Applies all changes of a batch in order; they become visible together
@@ -153,7 +155,15 @@ impl RegionMap {
     /// published meanwhile, so a long batch may repeat its work while others
     /// keep writing; some writer always gets on.
     pub fn apply(&self, batch: Batch) -> Vec<Outcome> {
-        self.publish_changes(batch.into_changes())
+        let mut changes = batch.into_changes();
+        match changes.pop() {
+            Some(change) if changes.is_empty() => vec![self.publish_change(change)],
+            Some(change) => {
+                changes.push(change);
+                self.publish_changes(changes)
+            }
+            None => Vec::new(),
+        }
     }
 
     /// Replaces the whole content by that of `staged`, under a new generation.

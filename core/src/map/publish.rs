@@ -21,15 +21,23 @@
 use std::ptr::NonNull;
 
 use super::RegionMap;
+use super::bag::Bag;
 use super::batch::Change;
-use super::garbage::{Content, Garbage};
+use super::garbage::Content;
 use super::order::Order;
 use super::outcome::Outcome;
 use super::root::{Replaced, Root};
-use super::transaction::{Displaced, Removed, Transaction};
+use super::transaction::{Displaced, Transaction};
 use crate::entry::{Entry, EntryPtr};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::reclaim::{self, Guard};
+
+/// Changes whose outcomes need no memory until all are known.
+const FEW: usize = 8;
+
+/// Another writer was faster.
+#[derive(Debug)]
+pub(super) struct Outrun;
 
 impl RegionMap {
     /// The published root; alive while a guard is that began before this call.
@@ -47,29 +55,65 @@ impl RegionMap {
         if changes.is_empty() {
             return Vec::new();
         }
-        let guard = reclaim::pin();
-        let mut spare = self.recycling.take();
         let order = Order::of(&changes);
+        let mut few = [None; FEW];
+        let mut many = Vec::new();
+        let outcomes = if let Some(few) = few.get_mut(..changes.len()) {
+            few
+        } else {
+            many.resize(changes.len(), None);
+            &mut many[..]
+        };
+        self.publish(changes, order.as_ref(), outcomes);
+        outcomes.iter().copied().map(applied).collect()
+    }
+
+    pub(super) fn publish_change(&self, change: Change) -> Outcome {
+        let mut outcome = [None];
+        self.publish([change], None, &mut outcome);
+        let [outcome] = outcome;
+        applied(outcome)
+    }
+
+    /// Fills in `outcomes`, one for each change.
+    fn publish<C>(&self, changes: C, order: Option<&Order>, outcomes: &mut [Option<Outcome>])
+    where
+        C: AsRef<[Change]> + IntoIterator<Item = Change>,
+    {
+        let guard = reclaim::pin();
+        let mut bag = self.recycling.take(outcomes.len());
         loop {
             let base = self.load(&guard);
             // SAFETY: `guard` is older than the load and outlives the loop.
-            let mut transaction = Transaction::new(unsafe { base.as_ref() }, spare);
-            let outcomes = transaction.apply_all(&changes, order.as_ref());
-            if outcomes.iter().all(Outcome::is_refused) {
+            let mut transaction = Transaction::new(unsafe { base.as_ref() }, bag);
+            transaction.apply_all(changes.as_ref(), order, outcomes);
+            if outcomes.iter().flatten().all(Outcome::is_refused) {
                 self.recycling.give(transaction.abandon());
-                return outcomes;
+                return;
             }
-            let Ok(old) = self.swing(base, transaction.root()) else {
-                spare = transaction.abandon();
-                continue;
+            let root = transaction.place_root();
+            let old = match self.swing(base, root) {
+                Ok(old) => old,
+                Err(Outrun) => {
+                    bag = transaction.abandon();
+                    // SAFETY: from `place_root`, never published.
+                    unsafe { bag.displace(root) };
+                    continue;
+                }
             };
-            let removed = transaction.into_removed();
-            take_counts(changes, &outcomes);
-            for displaced in &removed.displaced {
+            let bag = transaction.publish();
+            take_counts(changes, outcomes);
+            for displaced in &bag.displaced {
                 self.supersede(displaced, &guard);
             }
-            self.retire(old, removed, &guard);
-            return outcomes;
+            // SAFETY: the root has just been replaced by one that holds none of
+            // this: the transaction noted what it took out. Its counts of the
+            // entries are the map's.
+            let objects = unsafe { Bag::retire(bag, old, &guard, &self.recycling) };
+            if self.recycling.counters.flush_due(objects) {
+                guard.flush();
+            }
+            return;
         }
     }
 
@@ -84,12 +128,15 @@ impl RegionMap {
             let base_version = unsafe { base.as_ref() }.version;
             // Edits tag their nodes with the version that they set out for: it
             // has to be above those of both histories.
-            let root = Root {
+            let root = Box::new(Root {
                 version: version.max(base_version) + 1,
                 ..staged.share()
-            };
-            if let Ok(old) = self.swing(base, root) {
-                break old;
+            });
+            let root = NonNull::from(Box::leak(root));
+            match self.swing(base, root) {
+                Ok(old) => break old,
+                // SAFETY: from the `Box` above, never published.
+                Err(Outrun) => drop(unsafe { Box::from_raw(root.as_ptr()) }),
             }
         };
         // SAFETY: unpublished by `swing`; the staged content shares nothing with
@@ -99,22 +146,21 @@ impl RegionMap {
     }
 
     /// Publishes `root` if `base` still is the root; returns the latter.
-    pub(super) fn swing(&self, base: NonNull<Root>, root: Root) -> Result<Replaced, ()> {
-        let root = Box::into_raw(Box::new(root));
+    pub(super) fn swing(
+        &self,
+        base: NonNull<Root>,
+        root: NonNull<Root>,
+    ) -> Result<Replaced, Outrun> {
         // Release: the root and all nodes, pages and entries that were made for
         // it are written before it can be seen; pairs with the Acquire of
         // `load`. What was made for earlier roots follows by transitivity, since
         // the writer has acquired `base`. Fails without it:
         // tree::a_published_root_is_seen_filled_in.
         // Relaxed on failure: the next attempt loads the root again.
-        let expected = base.as_ptr();
+        let (expected, root) = (base.as_ptr(), root.as_ptr());
         match self.root.compare_exchange(expected, root, Release, Relaxed) {
             Ok(_) => Ok(Replaced(base)),
-            Err(_) => {
-                // SAFETY: from `Box::into_raw` above, never published.
-                drop(unsafe { Box::from_raw(root) });
-                Err(())
-            }
+            Err(_) => Err(Outrun),
         }
     }
 
@@ -148,29 +194,6 @@ impl RegionMap {
         old.hands_pin_to(live).then_some(pointer)
     }
 
-    fn retire(&self, root: Replaced, removed: Removed, guard: &Guard) {
-        let Removed {
-            nodes,
-            spare,
-            pages,
-            displaced,
-        } = removed;
-        self.recycling.give(spare);
-        let garbage = Garbage {
-            root,
-            nodes,
-            pages,
-            entries: displaced.iter().map(|displaced| displaced.entry).collect(),
-        };
-        // SAFETY: the root has just been replaced by one that holds none of
-        // this: the transaction noted what it took out. Its counts of the
-        // entries are the map's.
-        let objects = unsafe { garbage.retire(guard, &self.recycling) };
-        if self.recycling.counters.flush_due(objects) {
-            guard.flush();
-        }
-    }
-
     /// Takes the root out of a map that nobody else can reach.
     fn into_root(self) -> Box<Root> {
         let root = self.take_root();
@@ -200,11 +223,15 @@ impl Drop for RegionMap {
     }
 }
 
+fn applied(outcome: Option<Outcome>) -> Outcome {
+    outcome.unwrap_or_else(|| unreachable!("every change has been applied"))
+}
+
 /// Makes the map an owner of the entries that went in.
-fn take_counts(changes: Vec<Change>, outcomes: &[Outcome]) {
+fn take_counts(changes: impl IntoIterator<Item = Change>, outcomes: &[Option<Outcome>]) {
     for (change, outcome) in changes.into_iter().zip(outcomes) {
         if let Change::Put { entry, .. } = change
-            && !outcome.is_refused()
+            && outcome.is_some_and(|outcome| !outcome.is_refused())
         {
             let _ = entry.into_ptr();
         }

@@ -1,13 +1,12 @@
-//! What becomes of that which is taken out of a map: counted, and the nodes'
-//! memory used again.
+//! What becomes of that which is taken out of a map: counted, and its memory used
+//! again.
 
-// These counters order nothing and are read for display only, so the model
-// checker is spared them.
+// These counters order nothing and are read for display only, or to decide what to
+// keep, so the model checker is spared them.
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use crate::id_index::{PagePools, SparePages};
-use crate::pool::{Pool, Spare, kept};
-use crate::tree::node_memory;
+use super::bag::Bag;
+use crate::pool::{Pool, Pooled, kept};
 
 /// Objects (root records, nodes, pages, entries) by what has become of them.
 #[derive(Debug, Default)]
@@ -23,52 +22,81 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Recycling {
     pub(super) counters: Counters,
-    nodes: Pool,
-    pages: PagePools,
+    bags: Pool<Bag>,
+    /// Bytes of free memory in bags that have much of it.
+    kept: AtomicUsize,
 }
 
-/// Free memory of one transaction, or on its way into the pools.
-#[derive(Debug)]
-pub(super) struct SpareMemory {
-    pub(super) nodes: Spare,
-    pub(super) pages: SparePages,
-}
+/// Bags that a map keeps. Between a publication and the end of what it replaced there
+/// are some tens of others.
+const KEPT_BAGS: usize = 128;
 
-/// About so many nodes are kept: 6.5 MiB.
-const KEPT_NODES: usize = 4096;
+/// A bag with more free memory than that has *much* of it: what a batch has replaced.
+/// All others have 4 MiB together.
+const MUCH: usize = 32 << 10;
+
+/// How much free memory is kept in bags with much of it.
+const KEPT_BYTES: usize = 8 << 20;
+
+/// About so much memory a change of a batch takes, at most: a leaf and a page, if no
+/// two are near to each other.
+const BYTES_A_CHANGE: usize = 1536;
+
+/// Bags whose memory a batch takes over, at most.
+const ABSORBED: usize = 8;
 
 impl Default for Recycling {
     fn default() -> Self {
         Self {
             counters: Counters::default(),
-            nodes: Pool::new(node_memory(), kept(KEPT_NODES)),
-            pages: PagePools::default(),
+            bags: Pool::new(kept(KEPT_BAGS)),
+            kept: AtomicUsize::new(0),
         }
     }
 }
 
 impl Recycling {
-    /// Takes all free memory.
-    pub(super) fn take(&self) -> SpareMemory {
-        SpareMemory {
-            nodes: self.nodes.take(),
-            pages: self.pages.take(),
+    /// A bag for so many changes.
+    pub(super) fn take(&self, changes: usize) -> Pooled<Bag> {
+        let mut bag = self.bags.take(Bag::new);
+        self.count_out(&mut bag);
+        if changes > 1 {
+            let needed = changes * BYTES_A_CHANGE;
+            for _ in 0..ABSORBED {
+                if bag.spare_bytes() >= needed {
+                    break;
+                }
+                let Some(mut other) = self.bags.find() else {
+                    break;
+                };
+                self.count_out(&mut other);
+                bag.absorb(&mut other);
+                self.bags.discard(other);
+            }
         }
+        bag
     }
 
-    /// Adds free memory, or frees it if there is enough.
-    pub(super) fn give(&self, spare: SpareMemory) {
-        self.nodes.give(spare.nodes);
-        self.pages.give(spare.pages);
+    /// Takes a bag back; its memory too, unless there is enough.
+    pub(super) fn give(&self, mut bag: Pooled<Bag>) {
+        let bytes = bag.spare_bytes();
+        if bytes > MUCH {
+            // Relaxed: an estimate.
+            if self.kept.fetch_add(bytes, Relaxed) + bytes > kept(KEPT_BYTES) {
+                self.kept.fetch_sub(bytes, Relaxed);
+                bag.release();
+            } else {
+                bag.counted = bytes;
+            }
+        }
+        self.bags.give(bag);
     }
-}
 
-impl SpareMemory {
-    /// None.
-    pub(super) fn new() -> Self {
-        Self {
-            nodes: Spare::new(node_memory()),
-            pages: SparePages::new(),
+    fn count_out(&self, bag: &mut Bag) {
+        if bag.counted > 0 {
+            // Relaxed: an estimate.
+            self.kept.fetch_sub(bag.counted, Relaxed);
+            bag.counted = 0;
         }
     }
 }

@@ -23,6 +23,7 @@ pub(super) struct Root {
 
 /// A root that has been replaced. A raw pointer, since readers may still look
 /// into it.
+#[derive(Debug)]
 pub(super) struct Replaced(pub(super) NonNull<Root>);
 
 // SAFETY: a replaced root has one owner, who frees it; see `NodePtr`, `PagePtr`

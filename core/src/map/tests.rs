@@ -31,9 +31,9 @@ fn m6_a_writer_that_stops_before_its_swap_stops_nobody() {
     let changes: Vec<Change> = batch.into_changes();
     // SAFETY: loaded under `guard`, which outlives it.
     let base_root: &Root = unsafe { base.as_ref() };
-    let mut stopped = Transaction::new(base_root, map.recycling.take());
-    let outcomes: Vec<Outcome> = changes.iter().map(|change| stopped.apply(change)).collect();
-    assert_eq!(outcomes, [Outcome::Inserted { displaced: 0 }]);
+    let mut stopped = Transaction::new(base_root, map.recycling.take(1));
+    let outcome = stopped.apply_first(&changes[0]);
+    assert_eq!(outcome, Outcome::Inserted { displaced: 0 });
 
     // Readers and writers go on, and nobody sees its work.
     for id in 3..200 {
@@ -48,8 +48,12 @@ fn m6_a_writer_that_stops_before_its_swap_stops_nobody() {
     }
 
     // When it goes on, it finds that it has lost, and leaves nothing behind.
-    assert!(map.swing(base, stopped.root()).is_err());
-    map.recycling.give(stopped.abandon());
+    let root = stopped.place_root();
+    assert!(map.swing(base, root).is_err());
+    let mut bag = stopped.abandon();
+    // SAFETY: from `place_root`, never published.
+    unsafe { bag.displace(root) };
+    map.recycling.give(bag);
     let snapshot = map.pin();
     snapshot.check_invariants().expect("sound");
     assert_eq!(snapshot.len(), 198);

@@ -1,18 +1,19 @@
 //! One or more changes on their way to becoming a root.
 
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 
 use super::admission::{admit_expected, admit_over_other_id, admit_over_same_id};
+use super::bag::Bag;
 use super::batch::{Change, Expect};
 use super::order::{Order, newcomer};
 use super::outcome::{Outcome, Refusal, RefusalReason};
-use super::recycling::SpareMemory;
 use super::root::Root;
 use crate::entry::{Entry, EntryPtr, SharedEntry};
-use crate::id_index::{self, PagePtr};
-use crate::range::KeyRange;
+use crate::id_index;
+use crate::pool::Pooled;
 use crate::sync::Canary;
-use crate::tree::{self, Finger, Placed, Retired, Spot};
+use crate::tree::{self, Finger, Placed, Spot, Trail};
 
 /// Changes whose memory is asked for at a time.
 const PREFETCHED: usize = 12;
@@ -26,53 +27,60 @@ pub(super) struct Transaction<'g> {
     ids: id_index::Edit,
     /// Bytes of all entries that are live now.
     entry_bytes: usize,
-    displaced: Vec<Displaced>,
-    /// A buffer for the regions that a newcomer overlaps.
-    overlapped: Vec<EntryPtr>,
+    /// Without what the two edits have of it.
+    bag: Pooled<Bag>,
     alive: PhantomData<&'g Root>,
 }
 
 /// A live entry that has lost its place.
+#[derive(Debug)]
 pub(super) struct Displaced {
     pub(super) entry: EntryPtr,
     /// The new entry of the same region, if there is one.
     pub(super) heir: Option<EntryPtr>,
 }
 
-/// What a published transaction took out of the map.
-pub(super) struct Removed {
-    pub(super) nodes: Vec<Retired>,
-    /// Memory that was not needed.
-    pub(super) spare: SpareMemory,
-    pub(super) pages: Vec<PagePtr>,
-    pub(super) displaced: Vec<Displaced>,
-}
-
 impl<'g> Transaction<'g> {
-    pub(super) fn new(base: &'g Root, spare: SpareMemory) -> Self {
+    pub(super) fn new(base: &'g Root, mut bag: Pooled<Bag>) -> Self {
         base.canary.check();
         let tag = base.next_tag();
+        let nodes = bag.tree.take().unwrap_or_else(tree::Means::new);
+        let pages = bag.ids.take().unwrap_or_else(id_index::Means::new);
         Self {
             version: tag.0,
             generation: base.generation,
-            tree: tree::Edit::new(base.tree, tag, spare.nodes),
-            ids: id_index::Edit::new(base.ids, tag, spare.pages),
+            tree: tree::Edit::new(base.tree, tag, nodes),
+            ids: id_index::Edit::new(base.ids, tag, pages),
             entry_bytes: base.entry_bytes,
-            displaced: Vec::new(),
-            overlapped: Vec::new(),
+            bag,
             alive: PhantomData,
         }
     }
 
-    /// Applies all changes, to the same effect as one by one in the order given.
+    /// Applies all changes, to the same effect as one by one in the order given, and
+    /// fills in their outcomes.
     pub(super) fn apply_all(
         &mut self,
         changes: &'g [Change],
         order: Option<&Order>,
-    ) -> Vec<Outcome> {
-        let mut outcomes = vec![None; changes.len()];
+        outcomes: &mut [Option<Outcome>],
+    ) {
+        if let [first, rest @ ..] = changes
+            && rest.len() <= 1
+        {
+            // A split, at most: the second region is beside the first.
+            for change in rest {
+                self.ids.prefetch(change.id());
+            }
+            outcomes[0] = Some(self.apply_first(first));
+            for (change, outcome) in rest.iter().zip(&mut outcomes[1..]) {
+                *outcome = Some(self.apply(change));
+            }
+            return;
+        }
+        outcomes.fill(None);
         if let Some(order) = order {
-            self.settle(changes, order, &mut outcomes);
+            self.settle(changes, order, outcomes);
         }
         for (changes, outcomes) in changes
             .chunks(PREFETCHED)
@@ -91,10 +99,6 @@ impl<'g> Transaction<'g> {
                 }
             }
         }
-        let applied = |outcome: Option<Outcome>| {
-            outcome.unwrap_or_else(|| unreachable!("every change has been applied"))
-        };
-        outcomes.into_iter().map(applied).collect()
     }
 
     /// Asks for the memory that `changes` will need, before they are applied: the
@@ -179,52 +183,71 @@ impl<'g> Transaction<'g> {
         }
     }
 
-    /// Applies one change to what the ones before it have left.
-    pub(super) fn apply(&mut self, change: &'g Change) -> Outcome {
+    /// Applies the first change. The trips to memory for its place in the tree and in
+    /// the index overlap.
+    pub(super) fn apply_first(&mut self, change: &'g Change) -> Outcome {
         let result = match change {
-            Change::Put { entry, expect } => self.put(entry, expect),
+            Change::Put { entry, expect } => {
+                self.ids.prefetch(entry.id());
+                let trail = self.tree.read().trail(entry.start());
+                if let Some(known) = self.ids.get(entry.id()) {
+                    known.prefetch_whole();
+                }
+                self.put(entry, expect, Some(&trail))
+            }
             Change::Remove { id, expect } => self.remove(*id, expect),
         };
         result.unwrap_or_else(Outcome::Refused)
     }
 
-    /// The root that the changes lead to.
-    pub(super) fn root(&self) -> Root {
-        Root {
+    /// Applies one change to what the ones before it have left.
+    fn apply(&mut self, change: &'g Change) -> Outcome {
+        let result = match change {
+            Change::Put { entry, expect } => self.put(entry, expect, None),
+            Change::Remove { id, expect } => self.remove(*id, expect),
+        };
+        result.unwrap_or_else(Outcome::Refused)
+    }
+
+    /// The root that the changes lead to, in memory of its own.
+    pub(super) fn place_root(&mut self) -> NonNull<Root> {
+        let root = Root {
             version: self.version,
             generation: self.generation,
             tree: self.tree.tree(),
             ids: self.ids.index(),
             entry_bytes: self.entry_bytes,
             canary: Canary::new(),
-        }
+        };
+        self.bag.place(root)
     }
 
-    /// To be called once the root has been published.
-    pub(super) fn into_removed(self) -> Removed {
-        let (nodes, spare_nodes) = self.tree.into_retired();
-        let (pages, spare_pages) = self.ids.into_retired();
-        Removed {
-            nodes,
-            pages,
-            spare: SpareMemory {
-                nodes: spare_nodes,
-                pages: spare_pages,
-            },
-            displaced: self.displaced,
-        }
+    /// Ends the transaction, whose root has been published. All that it took out of
+    /// the map is noted in the bag.
+    pub(super) fn publish(self) -> Pooled<Bag> {
+        let mut bag = self.bag;
+        bag.tree = Some(self.tree.publish());
+        bag.ids = Some(self.ids.publish());
+        bag
     }
 
-    /// Frees what the transaction has made; returns the memory. Its root has not
-    /// been published.
-    pub(super) fn abandon(self) -> SpareMemory {
-        SpareMemory {
-            nodes: self.tree.abandon(),
-            pages: self.ids.abandon(),
-        }
+    /// Frees what the transaction has made, but for a root. That has not been
+    /// published.
+    pub(super) fn abandon(self) -> Pooled<Bag> {
+        let mut bag = self.bag;
+        bag.tree = Some(self.tree.abandon());
+        bag.ids = Some(self.ids.abandon());
+        bag.displaced.clear();
+        bag
     }
 
-    fn put(&mut self, newcomer: &'g SharedEntry, expect: &Expect) -> Result<Outcome, Refusal> {
+    /// Puts an entry; `trail` is that of its start in the tree as it is now.
+    fn put(
+        &mut self,
+        newcomer: &'g SharedEntry,
+        expect: &Expect,
+        trail: Option<&Trail<'_>>,
+    ) -> Result<Outcome, Refusal> {
         let pointer = EntryPtr::of(newcomer);
         let known = self.live(newcomer.id());
         admit_expected(expect, newcomer.id(), |id| self.entry(id))?;
@@ -236,18 +259,34 @@ impl<'g> Transaction<'g> {
 
         let outcome = if known.is_some_and(same_range) {
             // Live ranges are disjoint, so nothing else can overlap this one.
-            self.tree.replace(pointer);
+            match trail {
+                Some(trail) => self.tree.replace_along(trail, pointer),
+                None => self.tree.replace(pointer),
+            }
             Outcome::Replaced
         } else {
-            let others = self.overlapped(newcomer)?;
+            let shrinks = |(_, entry): (EntryPtr, &Entry)| {
+                entry.region().range().covers(newcomer.region().range())
+            };
+            // Where a live range was, no other one is.
+            let others = if known.is_some_and(shrinks) {
+                let mut none = std::mem::take(&mut self.bag.overlapped);
+                none.clear();
+                none
+            } else {
+                self.overlapped(newcomer, trail)?
+            };
             let own = known.map(|(pointer, _)| pointer);
             let displaced = others.len() + usize::from(own.is_some());
-            self.displace(pointer, newcomer, own, &others);
-            self.overlapped = others;
+            self.displace(pointer, newcomer, own, &others, trail);
+            self.bag.overlapped = others;
             Outcome::Inserted { displaced }
         };
 
-        self.ids.set(newcomer.id(), pointer);
+        match known {
+            Some(_) => self.ids.replace(newcomer.id(), pointer),
+            None => self.ids.set(newcomer.id(), pointer),
+        }
         self.bequeath(newcomer, known);
         Ok(outcome)
     }
@@ -293,22 +332,32 @@ impl<'g> Transaction<'g> {
 
     /// The regions with other ids that `newcomer` would displace, all of which
     /// have to admit it.
-    fn overlapped(&mut self, newcomer: &Entry) -> Result<Vec<EntryPtr>, Refusal> {
-        let mut others = std::mem::take(&mut self.overlapped);
+    fn overlapped(
+        &mut self,
+        newcomer: &Entry,
+        trail: Option<&Trail<'_>>,
+    ) -> Result<Vec<EntryPtr>, Refusal> {
+        let mut others = std::mem::take(&mut self.bag.overlapped);
         others.clear();
-        let range: &KeyRange = newcomer.region().range();
-        for pointer in self.tree.read().seek(range.start()) {
+        self.tree
+            .overlapping(newcomer.region().range(), trail, &mut others);
+        let mut refused = None;
+        others.retain(|pointer| {
             // SAFETY: in the tree of this transaction, see `entry`.
             let entry: &Entry = unsafe { pointer.as_ref() };
-            if !range.ends_after(entry.start()) {
-                break;
+            if entry.id() == newcomer.id() {
+                return false;
             }
-            if entry.id() != newcomer.id() {
-                admit_over_other_id(newcomer, entry)?;
-                others.push(pointer);
+            refused = refused.or(admit_over_other_id(newcomer, entry).err());
+            true
+        });
+        match refused {
+            Some(refusal) => {
+                self.bag.overlapped = others;
+                Err(refusal)
             }
+            None => Ok(others),
         }
-        Ok(others)
     }
 
     /// Puts `newcomer` into the tree in the place of `own`, the region's former
@@ -319,20 +368,29 @@ impl<'g> Transaction<'g> {
         newcomer: &Entry,
         own: Option<EntryPtr>,
         others: &[EntryPtr],
+        trail: Option<&Trail<'_>>,
     ) {
-        let mut slot_is_taken = false;
-        for &old in own.iter().chain(others) {
+        let start_of = |old: EntryPtr| {
             // SAFETY: in the tree of this transaction, see `entry`.
-            let entry: &Entry = unsafe { old.as_ref() };
-            if entry.start() == newcomer.start() {
-                slot_is_taken = true;
-            } else {
-                self.tree.remove(entry.start());
+            let entry: &'g Entry = unsafe { old.as_ref() };
+            entry.start()
+        };
+        let slot_is_taken = own
+            .iter()
+            .chain(others)
+            .any(|&old| start_of(old) == newcomer.start());
+        // First, since what it displaces besides is probably beside it.
+        match trail {
+            Some(trail) if slot_is_taken => self.tree.replace_along(trail, pointer),
+            None if slot_is_taken => self.tree.replace(pointer),
+            _ => {}
+        }
+        for &old in own.iter().chain(others) {
+            if start_of(old) != newcomer.start() {
+                self.tree.remove(start_of(old));
             }
         }
-        if slot_is_taken {
-            self.tree.replace(pointer);
-        } else {
+        if !slot_is_taken {
             self.tree.insert(pointer);
         }
         for &other in others {
@@ -346,7 +404,7 @@ impl<'g> Transaction<'g> {
     /// Notes that `entry`, which `pointer` points to, is no longer live.
     fn note_displaced(&mut self, pointer: EntryPtr, entry: &Entry, heir: Option<EntryPtr>) {
         self.entry_bytes -= entry.bytes();
-        self.displaced.push(Displaced {
+        self.bag.displaced.push(Displaced {
             entry: pointer,
             heir,
         });

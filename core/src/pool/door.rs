@@ -1,55 +1,55 @@
 //! A pool in the hands of a model, which cannot reach the crate's own.
 
-use std::alloc::Layout;
-use std::ptr::NonNull;
+use super::{Pool, Pooled};
 
-use super::{Pool, Spare};
-use crate::slab::Source;
-
-/// A pool of blocks that are large enough for a link.
+/// A pool of boxes with nothing in them.
 #[derive(Debug)]
-pub struct Blocks(Pool);
+pub struct Boxes(Pool<()>);
 
-/// Blocks on their way, see [`Spare`].
-#[derive(Debug)]
-pub struct Taken(Spare);
+/// One of them.
+pub struct Taken(Pooled<()>);
 
-impl Blocks {
-    /// Keeps about so many blocks.
+impl Boxes {
+    /// Keeps about so many boxes.
     #[must_use]
     pub fn new(kept: usize) -> Self {
-        Self(Pool::new(Source::heap(Layout::new::<[u64; 16]>()), kept))
+        Self(Pool::new(kept))
     }
 
-    /// All that is there.
+    /// A box that was given, or a new one.
     #[must_use]
     pub fn take(&self) -> Taken {
-        Taken(self.0.take())
+        Taken(self.0.take(|| ()))
     }
 
-    /// None, for blocks like those in here.
+    /// A new one.
     #[must_use]
-    pub fn none(&self) -> Taken {
-        Taken(self.0.spare())
+    pub fn make(&self) -> Taken {
+        Taken(Pooled::new(()))
     }
 
-    /// Adds what is left.
+    /// A box that was given.
+    #[must_use]
+    pub fn find(&self) -> Option<Taken> {
+        self.0.find().map(Taken)
+    }
+
+    /// Takes one back.
     pub fn give(&self, taken: Taken) {
         self.0.give(taken.0);
     }
 }
 
 impl Taken {
-    /// A block, as its address.
-    pub fn block(&mut self) -> usize {
-        self.0.take().as_ptr() as usize
+    /// Tells it from all others that live.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        std::ptr::from_ref::<()>(&self.0).addr()
     }
+}
 
-    /// Keeps a block that [`block`](Self::block) has given out, and the caller has not kept since.
-    pub fn keep(&mut self, block: usize) {
-        let block = NonNull::new(block as *mut u8);
-        let block = block.unwrap_or_else(|| unreachable!("blocks are not null"));
-        // SAFETY: by the caller's word: free memory of this layout, with one owner.
-        unsafe { self.0.keep(block) };
+impl std::fmt::Debug for Taken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Taken").field(&self.address()).finish()
     }
 }

@@ -4,13 +4,13 @@
 //! of keys, give or take one, and leave an eighth of their room for what comes
 //! later.
 
-use super::edit::separator;
+use super::edit::{Means, separator};
 use super::node::{Inner, Leaf, NodePtr, Tag};
 use super::size::Size;
 use super::{CAPACITY, Tree};
 use crate::entry::{Entry, EntryPtr};
 use crate::key::Key;
-use crate::pool::Spare;
+use crate::spare::Spare;
 
 /// Keys of a node; an inner node has one child more.
 const FILLED: usize = CAPACITY - CAPACITY / 8;
@@ -23,7 +23,8 @@ type Child = (Key, NodePtr);
 
 impl Tree {
     /// A tree of `entries`, which are alive, ascend and do not overlap.
-    pub(crate) fn build(entries: &[EntryPtr], tag: Tag, spare: &mut Spare) -> Self {
+    pub(crate) fn build(entries: &[EntryPtr], tag: Tag, means: &mut Means) -> Self {
+        let spare = &mut means.spare;
         let mut size = Size::default();
         let mut level = leaves(entries, tag, spare, &mut size);
         while level.len() > 1 {

@@ -7,24 +7,34 @@
 //! through it.
 //!
 //! Nothing that the edit makes can be seen before the edit is published, and
-//! nothing that it takes out is freed before it is: [`Edit::into_retired`]
-//! yields the replaced nodes for the reclaimer, [`Edit::abandon`] frees the new
-//! ones.
+//! nothing that it takes out is freed before it is: [`Edit::publish`] yields the
+//! replaced nodes for the reclaimer, [`Edit::abandon`] frees the new ones.
 
 use std::ptr::NonNull;
 
-use super::node::{Inner, Leaf, NodePtr, RawNode, Tag};
+use super::node::{Inner, Leaf, NodePtr, RawNode, Tag, node_memory};
 use super::retire::{Retired, Subtree};
 use super::search::Sought;
-use super::{CAPACITY, MAX_HEIGHT, Tree, TreeRef};
+use super::trail::Trail;
+use super::{CAPACITY, MAX_HEIGHT, MERGE_BELOW, Tree, TreeRef};
 use crate::entry::{Entry, EntryPtr};
 use crate::key::Key;
-use crate::pool::Spare;
+use crate::range::KeyRange;
+use crate::spare::Spare;
 
 /// A tree under change.
 pub(crate) struct Edit {
     pub(super) tag: Tag,
     pub(super) tree: Tree,
+    pub(super) means: Means,
+    /// The leaf that was changed last, and the way to it, while that is still true: the
+    /// changes of a small batch are often near to each other.
+    pub(super) recent: Option<(Way, NonNull<Leaf>)>,
+}
+
+/// What an edit works with; used again by later ones.
+#[derive(Debug)]
+pub(crate) struct Means {
     /// Published nodes that are no longer in the tree.
     retired: Vec<Retired>,
     /// Nodes of this edit that are no longer in the tree.
@@ -35,6 +45,7 @@ pub(crate) struct Edit {
 
 /// The way from the root to a leaf: inner nodes of this edit, each with the
 /// child that was taken.
+#[derive(Clone, Copy)]
 pub(super) struct Way {
     steps: [Option<(NonNull<Inner>, usize)>; MAX_HEIGHT],
     depth: usize,
@@ -47,13 +58,12 @@ pub(super) struct Way {
 impl Edit {
     /// Starts from `tree`, all of which stays alive while the edit lasts. No
     /// node of `tree` may bear `tag`.
-    pub(crate) fn new(tree: Tree, tag: Tag, spare: Spare) -> Self {
+    pub(crate) fn new(tree: Tree, tag: Tag, means: Means) -> Self {
         Self {
             tag,
             tree,
-            retired: Vec::new(),
-            discarded: Vec::new(),
-            spare,
+            means,
+            recent: None,
         }
     }
 
@@ -68,14 +78,12 @@ impl Edit {
     pub(crate) fn replace(&mut self, entry: EntryPtr) {
         // SAFETY: the caller of any change keeps the entry alive.
         let start = unsafe { entry.as_ref() }.start();
-        let Some((_, mut leaf)) = self.own_way(start) else {
+        let Some((_, mut leaf, place)) = self.own_place(&Sought::new(start)) else {
             debug_assert!(false, "nothing to replace in an empty tree");
             return;
         };
-        // SAFETY: `own_way` returns a leaf of this edit, reached by nobody else.
-        let leaf = unsafe { leaf.as_mut() };
-        let place = leaf.count_below(&Sought::new(start));
-        leaf.replace(place, entry);
+        // SAFETY: `own_place` returns a leaf of this edit, reached by nobody else.
+        unsafe { leaf.as_mut() }.replace(place - 1, entry);
     }
 
     /// Adds `entry`, whose start no region in the tree has.
@@ -83,27 +91,27 @@ impl Edit {
         // SAFETY: the caller of any change keeps the entry alive.
         let start = unsafe { entry.as_ref() }.start();
         self.tree.len += 1;
-        let Some((way, mut pointer)) = self.own_way(start) else {
-            let mut leaf = Leaf::alloc(self.tag, &mut self.spare);
+        let Some((way, mut pointer, place)) = self.own_place(&Sought::new(start)) else {
+            let mut leaf = Leaf::alloc(self.tag, &mut self.means.spare);
             // SAFETY: just allocated, nobody else knows it.
             unsafe { leaf.as_mut() }.insert(0, start, entry);
             self.tree.size.leaves += 1;
             self.tree.root = Some(NodePtr::leaf(leaf));
             return;
         };
-        // SAFETY: `own_way` returns a leaf of this edit, reached by nobody else.
+        // SAFETY: `own_place` returns a leaf of this edit, reached by nobody else.
         let leaf = unsafe { pointer.as_mut() };
-        let place = leaf.count_at_most(&Sought::new(start));
         if leaf.len() < CAPACITY {
             leaf.insert(place, start, entry);
             return;
         }
+        self.recent = None;
 
         // Keys that arrive in order leave full leaves behind; others leave
         // halves, which have room for what comes between.
         let ascending = way.at_end && place == CAPACITY;
         let middle = if ascending { CAPACITY } else { CAPACITY / 2 };
-        let mut right_pointer = leaf.split_off(middle, &mut self.spare);
+        let mut right_pointer = leaf.split_off(middle, &mut self.means.spare);
         self.tree.size.leaves += 1;
         // SAFETY: just allocated, nobody else knows it.
         let right = unsafe { right_pointer.as_mut() };
@@ -127,17 +135,19 @@ impl Edit {
 
     /// Takes out the region that starts at `start`.
     pub(crate) fn remove(&mut self, start: &[u8]) {
-        let Some((way, mut leaf)) = self.own_way(start) else {
+        let Some((way, mut leaf, place)) = self.own_place(&Sought::new(start)) else {
             debug_assert!(false, "nothing to remove from an empty tree");
             return;
         };
-        // SAFETY: `own_way` returns a leaf of this edit, reached by nobody else.
+        // SAFETY: `own_place` returns a leaf of this edit, reached by nobody else.
         let leaf = unsafe { leaf.as_mut() };
-        let place = leaf.count_below(&Sought::new(start));
-        leaf.remove(place);
+        leaf.remove(place - 1);
         self.tree.len -= 1;
         let len = leaf.len();
-        self.mend(way, len);
+        if len < MERGE_BELOW {
+            self.recent = None;
+            self.mend(way, len);
+        }
     }
 
     /// The tree as it is now, for a root record.
@@ -145,42 +155,49 @@ impl Edit {
         self.tree
     }
 
-    /// What the edit has replaced, to be retired now that its tree has been
-    /// published; and the memory that it did not need.
-    pub(crate) fn into_retired(mut self) -> (Vec<Retired>, Spare) {
+    /// Ends the edit, whose tree has been published. The means hold what it has
+    /// replaced, to be freed by [`Means::free_retired`].
+    pub(crate) fn publish(mut self) -> Means {
         self.free_discarded();
-        (self.retired, self.spare)
+        self.means
     }
 
-    /// Frees all that the edit has made; returns the memory.
-    pub(crate) fn abandon(mut self) -> Spare {
+    /// Frees all that the edit has made; returns the means.
+    pub(crate) fn abandon(mut self) -> Means {
         self.free_discarded();
         if let Some(root) = self.tree.root {
             // SAFETY: nodes with the edit's tag were seen by nobody else, and
             // nothing that is published points to one of them.
-            unsafe { Subtree::free_tagged(root, self.tag, &mut self.spare) };
+            unsafe { Subtree::free_tagged(root, self.tag, &mut self.means.spare) };
         }
-        self.spare
+        self.means.retired.clear();
+        self.means
     }
 
     fn free_discarded(&mut self) {
-        for node in self.discarded.drain(..) {
+        let Means {
+            discarded, spare, ..
+        } = &mut self.means;
+        for node in discarded.drain(..) {
             // SAFETY: made and dropped by this edit, seen by nobody else.
-            unsafe { node.free(&mut self.spare) };
+            unsafe { node.free(spare) };
         }
     }
 
-    /// Makes the way to the leaf for `key` the edit's own.
-    fn own_way(&mut self, key: &[u8]) -> Option<(Way, NonNull<Leaf>)> {
+    /// Makes the way to the leaf for `key` the edit's own. Returns it with the leaf, and
+    /// how many regions in there start at or before `key`.
+    fn own_place(&mut self, key: &Sought<'_>) -> Option<(Way, NonNull<Leaf>, usize)> {
+        if let Some((_, place)) = self.recent_around(key) {
+            return self.recent.map(|(way, leaf)| (way, leaf, place));
+        }
         let mut way = Way::new();
         let mut node = self.tree.root?;
-        let key = Sought::new(key);
-        loop {
+        let leaf = loop {
             let (own, inner) = match node.kind() {
                 RawNode::Leaf(leaf) => {
                     let leaf = self.own_leaf(leaf);
                     self.attach(&way, NodePtr::leaf(leaf));
-                    return Some((way, leaf));
+                    break leaf;
                 }
                 RawNode::Inner(inner) => {
                     let inner = self.own_inner(inner);
@@ -190,10 +207,58 @@ impl Edit {
             self.attach(&way, own);
             // SAFETY: a node of this edit, and nothing changes it here.
             let current = unsafe { inner.as_ref() };
-            let place = current.child_for(&key);
-            way.at_end &= place == current.len();
-            way.push(inner, place);
+            let place = current.child_for(key);
+            way.step_to(inner, place, current.len());
             node = current.child(place);
+        };
+        self.recent = Some((way, leaf));
+        // SAFETY: a leaf of this edit, which changes it through `&mut self` only.
+        Some((way, leaf, unsafe { leaf.as_ref() }.count_at_most(key)))
+    }
+
+    /// The leaf that was changed last, if it has regions on both sides of `key`: that
+    /// at or before it, and the next one. The place is the latter's.
+    fn recent_around(&self, key: &Sought<'_>) -> Option<(&Leaf, usize)> {
+        let (_, leaf) = self.recent.as_ref()?;
+        // SAFETY: a leaf of this edit, which changes it through `&mut self` only.
+        let leaf = unsafe { leaf.as_ref() };
+        let place = leaf.count_at_most(key);
+        (place > 0 && place < leaf.len()).then_some((leaf, place))
+    }
+
+    /// Adds the regions that overlap `range` to `found`. `trail` is that of its start in
+    /// the tree as it is now, if it is known.
+    pub(crate) fn overlapping(
+        &self,
+        range: &KeyRange,
+        trail: Option<&Trail<'_>>,
+        found: &mut Vec<EntryPtr>,
+    ) {
+        let in_leaf = match trail {
+            Some(trail) => trail.leaf(self.read()).map(|leaf| {
+                let place = leaf.count_at_most(trail.key());
+                (leaf, place)
+            }),
+            None => self.recent_around(&Sought::new(range.start())),
+        };
+        // Unless there are regions on both sides, more than this leaf is to be looked at.
+        if let Some((leaf, place)) = in_leaf.filter(|&(_, place)| place > 0) {
+            let mut rest = place..leaf.len();
+            let behind = rest.find(|&place| !range.ends_after(leaf.entry(place).start()));
+            if let Some(behind) = behind {
+                let before = leaf.entry(place - 1).region().range();
+                let first = place - usize::from(before.ends_after(range.start()));
+                found.extend((first..behind).map(|place| leaf.pointer(place)));
+                return;
+            }
+        }
+        for pointer in self.read().seek(range.start()) {
+            // SAFETY: in the tree of this edit, which is not changed meanwhile.
+            let entry: &Entry = unsafe { pointer.as_ref() };
+            if !range.ends_after(entry.start()) {
+                return;
+            }
+            found.push(pointer);
         }
     }
 
@@ -214,8 +279,8 @@ impl Edit {
         if current.tag == self.tag {
             return leaf;
         }
-        let copy = current.copy(self.tag, &mut self.spare);
-        self.retired.push(Retired::Leaf(leaf));
+        let copy = current.copy(self.tag, &mut self.means.spare);
+        self.means.retired.push(Retired::Leaf(leaf));
         copy
     }
 
@@ -226,8 +291,8 @@ impl Edit {
         if current.tag == self.tag {
             return inner;
         }
-        let copy = current.copy(self.tag, &mut self.spare);
-        self.retired.push(Retired::Inner(inner));
+        let copy = current.copy(self.tag, &mut self.means.spare);
+        self.means.retired.push(Retired::Inner(inner));
         copy
     }
 
@@ -236,7 +301,7 @@ impl Edit {
         let shared = inner.separators;
         if inner.separators().tag != self.tag {
             inner.separators = inner.separators().copy(self.tag, inner.len());
-            self.retired.push(Retired::Separators(shared));
+            self.means.retired.push(Retired::Separators(shared));
         }
     }
 
@@ -261,9 +326,9 @@ impl Edit {
 
     fn drop_node(&mut self, tag: Tag, node: Retired) {
         if tag == self.tag {
-            self.discarded.push(node);
+            self.means.discarded.push(node);
         } else {
-            self.retired.push(node);
+            self.means.retired.push(node);
         }
     }
 
@@ -285,7 +350,7 @@ impl Edit {
             } else {
                 CAPACITY / 2
             };
-            let (up, mut sibling_pointer) = inner.split_off(middle, &mut self.spare);
+            let (up, mut sibling_pointer) = inner.split_off(middle, &mut self.means.spare);
             self.tree.size.inners += 1;
             // SAFETY: just allocated, nobody else knows it.
             let sibling = unsafe { sibling_pointer.as_mut() };
@@ -299,11 +364,58 @@ impl Edit {
         let Some(left) = self.tree.root else {
             return;
         };
-        let mut root = Inner::alloc(self.tag, &mut self.spare, left);
+        let mut root = Inner::alloc(self.tag, &mut self.means.spare, left);
         self.tree.size.inners += 1;
         // SAFETY: just allocated, nobody else knows it.
         unsafe { root.as_mut() }.insert(0, separator, right);
         self.tree.root = Some(NodePtr::inner(root));
+    }
+}
+
+// === impl Means ===
+
+impl Means {
+    /// None.
+    pub(crate) fn new() -> Self {
+        Self {
+            retired: Vec::new(),
+            discarded: Vec::new(),
+            spare: Spare::new(node_memory()),
+        }
+    }
+
+    /// How many nodes have been replaced.
+    pub(crate) fn retired(&self) -> usize {
+        self.retired.len()
+    }
+
+    /// Frees what has been replaced, into the free memory.
+    ///
+    /// # Safety
+    ///
+    /// The edit was published, and no reader of an earlier tree is left.
+    pub(crate) unsafe fn free_retired(&mut self) {
+        for node in self.retired.drain(..) {
+            // SAFETY: by the caller's word; each node was retired once.
+            unsafe { node.free(&mut self.spare) };
+        }
+    }
+
+    /// Bytes of the free memory.
+    pub(crate) fn spare_bytes(&self) -> usize {
+        self.spare.bytes()
+    }
+
+    /// Takes over the free memory of `other`.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.spare.append(other.spare);
+    }
+
+    /// Gives free memory back, and that of lists longer than `kept`.
+    pub(crate) fn release(&mut self, kept: usize) {
+        self.spare.release();
+        self.retired.shrink_to(kept);
+        self.discarded.shrink_to(kept);
     }
 }
 
@@ -339,6 +451,12 @@ impl Way {
     pub(super) fn push(&mut self, inner: NonNull<Inner>, place: usize) {
         self.steps[self.depth] = Some((inner, place));
         self.depth += 1;
+    }
+
+    /// The same, for a node with so many separators.
+    pub(super) fn step_to(&mut self, inner: NonNull<Inner>, place: usize, len: usize) {
+        self.at_end &= place == len;
+        self.push(inner, place);
     }
 
     pub(super) fn pop(&mut self) -> Option<(NonNull<Inner>, usize)> {

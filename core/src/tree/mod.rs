@@ -107,18 +107,20 @@ mod retire;
 mod scan;
 mod search;
 mod size;
+mod trail;
 
 #[cfg(any(test, feature = "oracle"))]
 mod check;
 
 use std::marker::PhantomData;
 
-pub(crate) use edit::Edit;
+pub(crate) use edit::{Edit, Means};
 pub(crate) use finger::{Finger, Placed, Spot};
 pub(crate) use many::GROUP;
-pub(crate) use node::{NodePtr, Tag, node_memory};
-pub(crate) use retire::{Retired, Subtree};
+pub(crate) use node::{NodePtr, Tag};
+pub(crate) use retire::Subtree;
 pub(crate) use scan::Range;
+pub(crate) use trail::Trail;
 
 use node::NodeRef;
 use size::Size;

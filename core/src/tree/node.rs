@@ -18,9 +18,9 @@ use super::CAPACITY;
 use super::search::{Heads, Sought};
 use crate::entry::{Entry, EntryPtr};
 use crate::key::Key;
-use crate::pool::Spare;
 use crate::prefetch::prefetch;
 use crate::slab::{Global, Slab, Source};
+use crate::spare::Spare;
 use crate::sync::Canary;
 
 /// Which edit made a node: the version of the root that it set out to publish.
@@ -96,7 +96,7 @@ pub(super) const NODE: Layout = {
 };
 
 /// Memory that fits any node.
-pub(crate) fn node_memory() -> Source {
+pub(super) fn node_memory() -> Source {
     static NODES: Global = Global::new(|| Slab::new(NODE));
     Source::slab(&NODES, NODE)
 }

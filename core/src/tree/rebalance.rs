@@ -14,7 +14,7 @@ use super::{MERGE_BELOW, MERGED_MAX};
 
 impl Edit {
     /// Restores the shape after a removal from the leaf at the end of `way`,
-    /// which now has `len` keys.
+    /// which now has `len` keys, too few.
     pub(super) fn mend(&mut self, mut way: Way, len: usize) {
         let mut empty = len == 0;
         let mut small = len < MERGE_BELOW;

@@ -5,11 +5,11 @@ use std::ptr::NonNull;
 use super::Tree;
 use super::node::{Inner, Leaf, NodePtr, RawNode, Separators, Tag, node_memory, reclaim};
 use crate::entry::EntryPtr;
-use crate::pool::Spare;
+use crate::spare::Spare;
 
 /// One node that has left the tree. What it points to is not part of it.
-#[derive(Clone, Copy)]
-pub(crate) enum Retired {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Retired {
     Inner(NonNull<Inner>),
     Leaf(NonNull<Leaf>),
     Separators(NonNull<Separators>),
@@ -28,7 +28,7 @@ impl Retired {
     /// # Safety
     ///
     /// The node is no longer reachable for anyone, and this is called once.
-    pub(crate) unsafe fn free(self, spare: &mut Spare) {
+    pub(super) unsafe fn free(self, spare: &mut Spare) {
         match self {
             Self::Inner(inner) => {
                 // SAFETY: placed by `Inner::alloc`, unreachable by the caller's word.
