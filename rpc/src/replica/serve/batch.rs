@@ -80,7 +80,7 @@ impl Batch {
             let Ok(_place) = self.serving.batches.enter(weight).await else {
                 break;
             };
-            let wanting = match weight.carry(|| self.look(&missing)) {
+            let wanting = match weight.carry(|| self.look(arrived, &missing)) {
                 Look::Whole(response) => return Ok((fate, response)),
                 Look::Moved => {
                     tokio::task::yield_now().await;
@@ -118,15 +118,15 @@ impl Batch {
             .ask(Question::Batch(request), arrived, deadline)
             .await;
         match outcome.as_deref() {
-            Ok(told) => match &told.answer {
+            Ok(told) if self.serving.age_of(told.asked_at).is_some() => match &told.answer {
                 Answer::Batch(response) => Ok((Fate::Asked, response.clone())),
                 _ => Err(self.attempt),
             },
-            Err(_) => Err(self.attempt),
+            _ => Err(self.attempt),
         }
     }
 
-    fn look(&self, missing: &HashMap<Question, Moment>) -> Look {
+    fn look(&self, arrived: Moment, missing: &HashMap<Question, Moment>) -> Look {
         let shared = &self.serving.shared;
         let at = shared.clock.now();
         let thresholds = self.serving.thresholds(&self.demand, at);
@@ -143,9 +143,12 @@ impl Batch {
         if snapshot.generation() != shared.gate.generation() {
             return Look::Moved;
         }
+        // Whatever age the caller allows: what the leader has been asked since the caller came is good enough for it, unless
+        // it is too old for anybody.
         let since = at
             .as_nanos()
             .saturating_sub(nanos(thresholds.max_age))
+            .min(arrived.as_nanos())
             .max(1);
         let mut view = View {
             snapshot: &snapshot,
@@ -172,6 +175,7 @@ impl Batch {
                 .gate
                 .recheck(&served, generation, now, &thresholds)
                 .is_serve(),
+            None if oldest >= arrived => self.serving.age_of(oldest).is_some(),
             None => now.saturating_since(oldest) <= thresholds.max_age,
         };
         if stands {

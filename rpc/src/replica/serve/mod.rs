@@ -189,6 +189,20 @@ impl<T> Attempt<T> {
     fn is_shut(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Swapped)
     }
+
+    /// The same after so long a wait: an answer of the map is as much older by then, and none if that is too old.
+    fn aged(self, waited: Duration, max_age: Duration) -> Self {
+        match self {
+            Self::Found(Found::Answer(answer), Fresh::Map { age, lag }) => {
+                let age = age + waited;
+                if age > max_age {
+                    return Self::Refused(RefuseReason::Age);
+                }
+                Self::Found(Found::Answer(answer), Fresh::Map { age, lag })
+            }
+            other => other,
+        }
+    }
 }
 
 /// A response with the header that all of PD's have.

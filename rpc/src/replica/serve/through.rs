@@ -11,6 +11,7 @@
 //! and an answer below the floor is none.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{Moment, Snapshot};
 use tonic::{Response, Status};
@@ -133,15 +134,18 @@ impl Serving {
             self.counters.record(method, Fate::Confirmed);
             return Ok(fresh.with(response.headed(ok_header(cluster_id))));
         }
+        let looked_at = self.shared.clock.now();
         let max_age = self.thresholds(demand, arrived).max_age;
         let since = demand.since(arrived, max_age);
         let outcome = asker
             .ask(inquiry.question(), since, demand.deadline())
             .await;
-        let Ok(told) = outcome else {
-            return Ok(self.settle(method, attempt));
+        let told = outcome.ok();
+        let told = told.and_then(|told| Some((self.age_of(told.asked_at)?, told)));
+        let Some((age, told)) = told else {
+            let waited = self.shared.clock.now().saturating_since(looked_at);
+            return Ok(self.settle(method, attempt.aged(waited, max_age)));
         };
-        let age = self.shared.clock.now().saturating_since(told.asked_at);
         if let Answer::Status(status) = &told.answer {
             self.counters.record(method, Fate::Asked);
             let mut status = status.clone();
@@ -154,6 +158,14 @@ impl Serving {
         self.note_use(&response);
         self.counters.record(method, Fate::Asked);
         Ok(Fresh::Leader { age }.with(response))
+    }
+
+    /// How old the leader's answer to a question sent at `asked_at` is; `None` if it is too old for anybody. Only a process
+    /// that was stopped meanwhile gets to see that, and it must not pass on what was fresh before.
+    pub(super) fn age_of(&self, asked_at: Moment) -> Option<Duration> {
+        let now = self.shared.clock.now();
+        let age = now.saturating_since(asked_at);
+        (age <= self.shared.limits(now).max_age).then_some(age)
     }
 
     /// Looks at the map, here and now.
@@ -238,6 +250,6 @@ impl Serving {
     }
 }
 
-pub(super) fn nanos(duration: std::time::Duration) -> u64 {
+pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

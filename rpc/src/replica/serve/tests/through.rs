@@ -1,6 +1,7 @@
 //! Read-through as a client sees it: services called directly, a scripted leader behind them, under virtual time.
 
 mod batches;
+mod paused;
 
 use super::*;
 use crate::clock::TokioClock;
@@ -30,7 +31,11 @@ impl Through {
     }
 
     fn with(bounds: Bounds) -> Self {
-        let shared = Shared::new(Arc::new(TokioClock::new()), Thresholds::default());
+        Self::clocked(bounds, Arc::new(TokioClock::new()))
+    }
+
+    fn clocked(bounds: Bounds, clock: Arc<dyn Clock>) -> Self {
+        let shared = Shared::new(clock, Thresholds::default());
         assert!(shared.settle_cluster(CLUSTER));
         let shared = Arc::new(shared);
         let remote = Arc::new(Remote::new(ChannelSettings::default(), None));

@@ -79,7 +79,7 @@ async fn a_batch_waits_for_the_leader_no_longer_than_its_deadline_and_other_stre
     assert_eq!(bench.counts(Method::QueryRegion).missed, 1);
 }
 
-async fn futures_pending<F: Future + Unpin>(future: &mut F) -> bool {
+pub(super) async fn futures_pending<F: Future + Unpin>(future: &mut F) -> bool {
     let polled = std::future::poll_fn(|cx| {
         std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx).is_pending())
     });
