@@ -31,7 +31,7 @@ const BAD_START: u8 = 2;
 #[derive(Debug, Parser)]
 #[command(
     name = "tidegate",
-    version,
+    version = crate::VERSION,
     propagate_version = true,
     after_help = EXAMPLES
 )]
@@ -127,7 +127,8 @@ Keys of the config file: the flags' names, and
   backend-timeout = \"3s\"     longest time for one call to PD
   max-backoff = \"3s\"         longest pause between attempts to reach PD
   full-sync-deadline = \"30m\" longest time for a full sync; then it begins again
-  admin-addr = \"\"            where GET and POST /router/api/v1/config are answered; nowhere by default
+  admin-addr = \"\"            where GET and POST /router/api/v1/config are answered; nowhere by default;
+                             https:// for TLS
   admin-writable = false     whether POST may change anything
   store-cache-ttl = \"1s\"     how long the leader's answers about stores are given again; 0s: not at all
   register = true            tell PD's etcd of us while lookups are answered, so that clients find us

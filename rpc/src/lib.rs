@@ -17,3 +17,14 @@ mod regular_file;
 pub mod replica;
 mod syncer;
 pub mod tls;
+
+/// The version of this program and the commit that it was built from; `unknown` where it was built from no clone.
+pub const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (",
+    env!("TIDEGATE_COMMIT"),
+    ")"
+);
+
+/// The commit alone.
+pub const COMMIT: &str = env!("TIDEGATE_COMMIT");

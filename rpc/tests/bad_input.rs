@@ -278,7 +278,13 @@ fn help_and_version_are_no_failures() {
         assert!(help.contains(flag), "{flag}");
     }
     let version = String::from_utf8(run(&["serve", "-V"]).stdout).expect("text");
-    assert_eq!(version, format!("tidegate {}\n", env!("CARGO_PKG_VERSION")));
+    let commit = version
+        .strip_prefix(concat!("tidegate ", env!("CARGO_PKG_VERSION"), " ("))
+        .and_then(|rest| rest.strip_suffix(")\n"))
+        .unwrap_or_else(|| panic!("{version}"));
+    let is_commit = commit.len() == 12 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(is_commit || commit == "unknown", "{version}");
+    assert_eq!(commit, tidegate::COMMIT);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,9 +32,9 @@ async fn post(addr: SocketAddr, body: &str) -> String {
 fn admin_of(served: &Served) -> SocketAddr {
     let line = served.line_with("admin=");
     let addr = line
-        .split("admin=")
+        .split("admin=\"http://")
         .nth(1)
-        .and_then(|rest| rest.split_whitespace().next());
+        .and_then(|rest| rest.split('"').next());
     addr.expect("its address").parse().expect("an address")
 }
 
@@ -116,7 +116,42 @@ async fn settings_are_shown_and_changed_on_an_address_of_their_own() {
             .contains("\"stall-threshold\": \"3s\""),
         "nothing was changed"
     );
-    assert!(post(admin, "{").await.starts_with("HTTP/1.1 400"));
+    let answer = post(admin, "{").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 400") && answer.contains("post an object, as"),
+        "{answer}"
+    );
+    let answer = post(admin, &" ".repeat(100_000)).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 413") && answer.contains("JSON object of 65536 bytes at most"),
+        "{answer}"
+    );
+    let answer = post(admin, r#"{"max-age": "4s"}"#).await;
+    assert!(
+        answer.contains("The config is updated. Warning: max-age 4s is less than three times"),
+        "{answer}"
+    );
+    let answer = get(admin, "/status").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 404") && answer.contains("at listen-addr"),
+        "{answer}"
+    );
+    let (leader, against) = (pd.url(), format!("http://{admin}"));
+    let audit = move || {
+        let one = refusal(&["audit", "--leader", &leader, "--against", &against]);
+        (
+            one,
+            refusal(&["audit", "--leader", &against, "--against", &leader]),
+        )
+    };
+    let (against, as_leader) = tokio::task::spawn_blocking(audit).await.expect("ended");
+    for line in [against, as_leader] {
+        assert!(
+            line.contains("this is the admin address of a replica")
+                && line.contains("at its listen-addr"),
+            "{line}"
+        );
+    }
     // Not on the port of the lookups.
     assert!(get(served.addr, CONFIG).await.starts_with("HTTP/1.1 404"));
 

@@ -2,12 +2,13 @@
 
 mod support;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use support::{CLUSTER, PATIENCE, header, leader_with, refusal, run};
+use support::{CLUSTER, PATIENCE, Served, header, leader_with, refusal, run};
 use tidegate::config::{SecurityConfig, ServeConfig};
 use tidegate::leader::LeaderConfig;
 use tidegate::pd::{ChannelSettings, Remote};
@@ -18,6 +19,9 @@ use tidegate::proto::pdpb::{AllocIdRequest, GetMembersRequest};
 use tidegate::replica::Replica;
 use tidegate::replica::hooks::Hooks;
 use tidegate::tls::Tls;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use tonic::Code;
 
 struct Files {
@@ -160,6 +164,94 @@ async fn a_replica_follows_serves_and_forwards_under_mutual_tls() {
         assert_ne!(answer.expect_err("not let in").code(), Code::Ok);
     }
     assert!(replica.status().connections.refused_handshake >= 2);
+}
+
+/// What a GET of the settings at `addr` brings, with the certificates of `files`, or with none.
+async fn settings(addr: SocketAddr, authority: &Files, own: bool) -> std::io::Result<String> {
+    let security = authority.config();
+    let security = match own {
+        true => security,
+        false => SecurityConfig {
+            ca: security.ca,
+            ..SecurityConfig::default()
+        },
+    };
+    let tls = Tls::load(security).expect("good files");
+    let mut client = (*tls.client().expect("an authority")).clone();
+    // Not asked for: then it is HTTP/1.
+    client.alpn_protocols.clear();
+    let exchange = async {
+        let stream = TcpStream::connect(addr).await?;
+        let name = "127.0.0.1".try_into().expect("a name");
+        let mut stream = TlsConnector::from(Arc::new(client))
+            .connect(name, stream)
+            .await?;
+        let request = "GET /router/api/v1/config HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).await?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        Ok(text)
+    };
+    tokio::time::timeout(PATIENCE, exchange)
+        .await
+        .expect("in time")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_admin_address_speaks_tls_under_the_same_rules() {
+    let files = Files::new();
+    let path = |file: &str| files.path(file).to_str().expect("text").to_owned();
+    let config = files.path("tidegate.toml");
+    std::fs::write(&config, "admin-addr = 'https://127.0.0.1:0'\n").expect("written");
+    let (config, ca) = (config.to_str().expect("text"), path("ca.pem"));
+    let line = refusal(&["serve", "--config", config]);
+    assert!(
+        line.contains("admin-addr is https and there is no certificate"),
+        "{line}"
+    );
+    let served = Served::start(&[
+        "--backend-endpoints",
+        "http://127.0.0.1:1",
+        "--config",
+        config,
+        "--cacert",
+        &ca,
+        "--cert",
+        &path("cert.pem"),
+        "--key",
+        &path("key.pem"),
+    ]);
+    let line = served.line_with("admin=");
+    let addr = line
+        .split("admin=\"https://")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next());
+    let addr: SocketAddr = addr.expect("its address").parse().expect("an address");
+    let page = settings(addr, &files, true).await.expect("let in");
+    assert!(
+        page.starts_with("HTTP/1.1 200") && page.contains("\"max-age\": \"10s\""),
+        "{page}"
+    );
+    assert!(
+        settings(addr, &files, false).await.is_err(),
+        "no certificate is shown"
+    );
+    assert!(
+        settings(addr, &Files::new(), true).await.is_err(),
+        "another authority"
+    );
+    let mut plain = TcpStream::connect(addr).await.expect("a listener");
+    plain
+        .write_all(b"GET /router/api/v1/config HTTP/1.1\r\n\r\n")
+        .await
+        .expect("sent");
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(PATIENCE, plain.read_to_end(&mut answer)).await;
+    let _ = read.expect("cut");
+    assert!(
+        !String::from_utf8_lossy(&answer).contains("max-age"),
+        "in plain text"
+    );
 }
 
 #[test]

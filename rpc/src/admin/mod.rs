@@ -5,29 +5,45 @@
 //! |---|---|
 //! | `GET /router/api/v1/config` | all settings as JSON, as PD shows its own |
 //! | `POST /router/api/v1/config` | an object with the settings to change, all or nothing; 400 names each that cannot be |
+//! | other | 404; gRPC, which belongs on the port of the lookups, is `Unimplemented` and told so |
 //!
-//! It knows no users: whoever reaches the address may use it, so it belongs on loopback or behind something that asks.
-//! What is changed here lasts until the next start, or the next reload of the file.
+//! It knows no users: whoever reaches the address may use it, so it belongs on loopback, or asks for certificates: an
+//! address with `https://` speaks TLS with the files and the rules of the port of the lookups. What is changed here
+//! lasts until the next start, or the next reload of the file.
 
 mod tuner;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::State;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tonic::service::Routes;
+use tonic::transport::Server;
 use url::Url;
 
 pub use self::tuner::Tuner;
 use crate::config::AdminConfig;
+use crate::replica::listener::{self, Door};
+use crate::tls::Tls;
+
+/// Connections that may be open.
+const CONNECTIONS: usize = 64;
+/// The most that settings take, in bytes.
+const LARGEST: usize = 64 << 10;
+/// How long a client may take for them.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The admin address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -39,54 +55,108 @@ pub struct AdminError {
     source: io::Error,
 }
 
+/// The admin address, held and not answered yet.
+#[derive(Debug)]
+pub struct Admin {
+    listener: TcpListener,
+    secured: bool,
+}
+
 /// Takes the admin address; `None` when there is to be none.
 ///
 /// # Errors
 /// [`AdminError`].
-pub async fn bind(config: &AdminConfig) -> Result<Option<TcpListener>, AdminError> {
+pub async fn bind(config: &AdminConfig) -> Result<Option<Admin>, AdminError> {
     let Some(url) = &config.addr else {
         return Ok(None);
     };
-    let failed = |source| AdminError {
+    let listener = listener::bind(url).await.map_err(|source| AdminError {
         url: url.clone(),
         source,
-    };
-    let addresses = url.socket_addrs(|| None).map_err(failed)?;
-    TcpListener::bind(&addresses[..])
-        .await
-        .map(Some)
-        .map_err(failed)
+    })?;
+    let secured = url.scheme() == "https";
+    Ok(Some(Admin { listener, secured }))
 }
 
-/// Answers on `listener` until `stop`.
-pub fn spawn(listener: TcpListener, tuner: Arc<Tuner>, stop: CancellationToken) -> JoinHandle<()> {
-    let routes = Router::new()
-        .route("/router/api/v1/config", get(show).post(change))
-        .with_state(tuner);
-    tokio::spawn(async move {
-        let served = axum::serve(listener, routes)
-            .with_graceful_shutdown(stop.cancelled_owned())
-            .await;
-        if let Err(error) = served {
-            tracing::error!(%error, "the admin address is not answered any more");
+impl Admin {
+    /// Where it listens, as a URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.secured { "https" } else { "http" };
+        match self.listener.local_addr() {
+            Ok(addr) => format!("{scheme}://{addr}"),
+            Err(error) => format!("{scheme}://({error})"),
         }
-    })
+    }
+
+    /// Answers until `stop`; with the certificates of `tls` where it speaks TLS.
+    pub fn spawn(
+        self,
+        tls: Option<Arc<Tls>>,
+        tuner: Arc<Tuner>,
+        stop: CancellationToken,
+    ) -> JoinHandle<()> {
+        let routes = Router::new()
+            .route("/router/api/v1/config", get(show).post(change))
+            .fallback(elsewhere)
+            .with_state(tuner);
+        let door = Door::new(tls.filter(|_| self.secured), CONNECTIONS);
+        // Nobody waits for what is open here.
+        let cut = stop.clone();
+        let incoming = listener::accept(self.listener, Arc::new(door), stop.clone(), cut);
+        tokio::spawn(async move {
+            let served = Server::builder()
+                .accept_http1(true)
+                .add_routes(Routes::from(routes))
+                .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
+                .await;
+            if let Err(error) = served {
+                tracing::error!(%error, "the admin address is not answered any more");
+            }
+        })
+    }
 }
 
 async fn show(State(tuner): State<Arc<Tuner>>) -> Response {
     json(StatusCode::OK, &tuner.page())
 }
 
-async fn change(State(tuner): State<Arc<Tuner>>, body: Bytes) -> Response {
-    let refused = |code, why: &str| json(code, &Value::from(why));
+async fn elsewhere(request: Request) -> Response {
+    let kind = request.headers().get(header::CONTENT_TYPE);
+    if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
+        let why = "this is the admin address of a replica, where only its settings are; lookups are at its listen-addr";
+        return Status::unimplemented(why).into_http::<Body>();
+    }
+    let why = "see /router/api/v1/config; lookups, /status and /metrics are at listen-addr";
+    refused(StatusCode::NOT_FOUND, why)
+}
+
+async fn change(State(tuner): State<Arc<Tuner>>, request: Request) -> Response {
     if !tuner.is_writable() {
         let why =
             "this address only shows; set admin-writable = true in the config file and start again";
         return refused(StatusCode::FORBIDDEN, why);
     }
+    let body = match timeout(PATIENCE, to_bytes(request.into_body(), LARGEST)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(error)) => {
+            let why = format!(
+                "the settings cannot be read ({error}); post a JSON object of {LARGEST} bytes at most, as \
+                 {{\"max-age\": \"15s\"}}"
+            );
+            return refused(StatusCode::PAYLOAD_TOO_LARGE, &why);
+        }
+        Err(_) => {
+            let why = format!("the settings did not come within {PATIENCE:?}; post them again");
+            return refused(StatusCode::REQUEST_TIMEOUT, &why);
+        }
+    };
     let patch: Value = match serde_json::from_slice(&body) {
         Ok(patch) => patch,
-        Err(error) => return refused(StatusCode::BAD_REQUEST, &format!("not JSON: {error}")),
+        Err(error) => {
+            let why = format!("not JSON: {error}; post an object, as {{\"max-age\": \"15s\"}}");
+            return refused(StatusCode::BAD_REQUEST, &why);
+        }
     };
     match tuner.change(&patch) {
         Ok(warnings) => {
@@ -98,6 +168,10 @@ async fn change(State(tuner): State<Arc<Tuner>>, body: Bytes) -> Response {
         }
         Err(unchanged) => refused(StatusCode::BAD_REQUEST, &unchanged.to_string()),
     }
+}
+
+fn refused(code: StatusCode, why: &str) -> Response {
+    json(code, &Value::from(why))
 }
 
 fn json(code: StatusCode, page: &Value) -> Response {

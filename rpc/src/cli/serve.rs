@@ -8,14 +8,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::{BAD_START, bad_start};
-use crate::admin::{self, Tuner};
+use crate::admin::{self, Admin, Tuner};
 use crate::config::{self, LogSink, Overrides, Parsed};
 use crate::replica::hooks::Hooks;
 use crate::replica::{Bound, Counts, Failure};
@@ -60,7 +59,7 @@ async fn serve(parsed: Parsed, overrides: &Overrides, path: Option<&Path>) -> Ex
         prepared = prepare(&parsed) => prepared,
         _ = signals.next() => return ExitCode::SUCCESS,
     };
-    let (bound, listener, sink) = match prepared {
+    let (bound, admin, sink) = match prepared {
         Ok(prepared) => prepared,
         Err(line) => return bad_start(&line),
     };
@@ -69,7 +68,7 @@ async fn serve(parsed: Parsed, overrides: &Overrides, path: Option<&Path>) -> Ex
         let path = path.map(Path::to_owned);
         Tuner::new(parsed.clone(), overrides.clone(), path, shared, log.clone())
     };
-    let code = keep_serving(&parsed, bound, listener, signals, hangup, tune).await;
+    let code = keep_serving(&parsed, bound, admin, signals, hangup, tune).await;
     let last = log.clone();
     // The disk may not answer.
     let _ = spawn_blocking(move || last.flush(LAST_LINES)).await;
@@ -77,9 +76,9 @@ async fn serve(parsed: Parsed, overrides: &Overrides, path: Option<&Path>) -> Ex
 }
 
 /// Takes what a start needs. What is wrong is one line.
-async fn prepare(parsed: &Parsed) -> Result<(Bound, Option<TcpListener>, LogSink), String> {
+async fn prepare(parsed: &Parsed) -> Result<(Bound, Option<Admin>, LogSink), String> {
     let said = |error: &dyn std::error::Error| error.to_string();
-    let listener = admin::bind(&parsed.admin)
+    let admin = admin::bind(&parsed.admin)
         .await
         .map_err(|error| said(&error))?;
     let bound = Bound::new(parsed.serve.clone(), Hooks::default())
@@ -94,14 +93,14 @@ async fn prepare(parsed: &Parsed) -> Result<(Bound, Option<TcpListener>, LogSink
         .await
         .map_err(|error| said(&error))?
         .map_err(|error| said(&error))?;
-    Ok((bound, listener, sink))
+    Ok((bound, admin, sink))
 }
 
 /// Serves until a signal, or until the replica gives up.
 async fn keep_serving(
     parsed: &Parsed,
     bound: Bound,
-    listener: Option<TcpListener>,
+    admin: Option<Admin>,
     mut signals: Signals,
     hangup: Signal,
     tune: impl FnOnce(Arc<crate::replica::state::Shared>) -> Tuner,
@@ -113,6 +112,7 @@ async fn keep_serving(
         warn!("{warning}");
     }
     let deadline = parsed.serve.shutdown_deadline;
+    let tls = bound.tls();
     let mut replica = bound.run();
     if let Some(reason) = replica.not_registered() {
         warn!(
@@ -127,7 +127,7 @@ async fn keep_serving(
         );
     }
     info!(
-        version = env!("CARGO_PKG_VERSION"),
+        version = crate::VERSION,
         listen = %replica.addr(),
         advertise = replica.url(),
         endpoints = parsed.serve.backend_endpoints.len(),
@@ -137,11 +137,12 @@ async fn keep_serving(
     let stop_admin = CancellationToken::new();
     // Ends with this function, however it returns.
     let _stop_admin = stop_admin.clone().drop_guard();
-    if let Some(listener) = listener {
-        if let Ok(addr) = listener.local_addr() {
-            info!(admin = %addr, "settings are shown, and changed if they may be");
-        }
-        admin::spawn(listener, Arc::clone(&tuner), stop_admin.clone());
+    if let Some(admin) = admin {
+        info!(
+            admin = admin.url(),
+            "settings are shown, and changed if they may be"
+        );
+        admin.spawn(tls, Arc::clone(&tuner), stop_admin.clone());
     }
     tokio::spawn(reload_at(hangup, tuner, stop_admin));
     tokio::select! {

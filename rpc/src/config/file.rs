@@ -241,14 +241,7 @@ pub(super) fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool,
         "log.level" => parsed.log.level = LogLevel::parse(key, text(key, value)?)?,
         "admin-addr" => match text(key, value)? {
             "" => {}
-            url => {
-                let url = parse_endpoint(key, url)?;
-                if url.scheme() == "https" {
-                    let expected = "an http:// URL, best on loopback; there is no TLS on it";
-                    return Err(ConfigError::value(key, url.as_str(), expected));
-                }
-                parsed.admin.addr = Some(url);
-            }
+            url => parsed.admin.addr = Some(parse_endpoint(key, url)?),
         },
         "admin-writable" => parsed.admin.writable = switch(key, value)?,
         "log.file.filename" => log_file(parsed).filename = text(key, value)?.into(),

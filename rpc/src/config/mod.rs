@@ -322,7 +322,7 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
     {
         parsed.log.file = None;
     }
-    parsed.serve.check().map_err(|error| match path {
+    parsed.check().map_err(|error| match path {
         // Only the file can set what contradicts.
         Some(path) => error.in_file(path),
         None => error,

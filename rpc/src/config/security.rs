@@ -25,8 +25,13 @@ impl SecurityConfig {
         self.ca.is_some() || self.cert.is_some() || self.key.is_some()
     }
 
-    /// What contradicts itself, or the addresses that are listened on and dialled.
-    pub(super) fn check(&self, listens: bool, dials: bool) -> Result<(), ConfigError> {
+    /// What contradicts itself, or the address that lookups or settings are listened for on and those that are dialled.
+    pub(super) fn check(
+        &self,
+        listens: bool,
+        admin_listens: bool,
+        dials: bool,
+    ) -> Result<(), ConfigError> {
         let conflict = |what: &str, remedy| {
             Err(ConfigError::Conflict {
                 what: what.to_owned(),
@@ -45,16 +50,22 @@ impl SecurityConfig {
                 "give cert-path and key-path (--cert, --key), or an http:// address",
             );
         }
+        if admin_listens && self.cert.is_none() {
+            return conflict(
+                "admin-addr is https and there is no certificate for it",
+                "give cert-path and key-path (--cert, --key), or an http:// address",
+            );
+        }
         if dials && self.ca.is_none() {
             return conflict(
-                "backend-endpoints are https and nothing says whose certificates to trust",
+                "backend-endpoints or an upstream are https and nothing says whose certificates to trust",
                 "give cacert-path (--cacert)",
             );
         }
-        if !self.allowed_cn.is_empty() && (self.ca.is_none() || !listens) {
+        if !self.allowed_cn.is_empty() && (self.ca.is_none() || !(listens || admin_listens)) {
             return conflict(
                 "cert-allowed-cn is about clients' certificates, and none would be asked for",
-                "give cacert-path (--cacert) and an https:// listen-addr, or remove it",
+                "give cacert-path (--cacert) and an https:// listen-addr or admin-addr, or remove it",
             );
         }
         Ok(())

@@ -24,9 +24,30 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-impl ServeConfig {
+impl Parsed {
     /// What can never work.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.serve.check()?;
+        let follows_secured = self.serve.upstreams.iter().any(is_secured_replica);
+        let dials = follows_secured || self.serve.backend_endpoints.iter().any(is_secured);
+        self.serve.security.check(
+            is_secured(&self.serve.listen),
+            self.admin.addr.as_ref().is_some_and(is_secured),
+            dials,
+        )
+    }
+}
+
+fn is_secured(url: &Url) -> bool {
+    url.scheme() == "https"
+}
+
+fn is_secured_replica(upstream: &Upstream) -> bool {
+    matches!(upstream, Upstream::Replica(url) if url.starts_with("https://"))
+}
+
+impl ServeConfig {
+    fn check(&self) -> Result<(), ConfigError> {
         if self.name.trim().is_empty() {
             let expected = "a name of at least one letter";
             return Err(ConfigError::value("name", "", expected));
@@ -37,11 +58,6 @@ impl ServeConfig {
         }
         self.check_durations()?;
         self.check_own_address()?;
-        let secured = |url: &Url| url.scheme() == "https";
-        self.security.check(
-            secured(&self.listen),
-            self.backend_endpoints.iter().any(secured),
-        )?;
         if self.present_as == PresentAs::Me
             && names_no_host(self.advertise.as_ref().unwrap_or(&self.listen))
         {
@@ -250,17 +266,14 @@ fn thresholds(serve: &ServeConfig) -> Vec<String> {
 
 fn addresses(parsed: &Parsed) -> Vec<String> {
     let Parsed { serve, admin, .. } = parsed;
-    let secured = |url: &Url| url.scheme() == "https";
     let advertised = serve.advertise.as_ref();
-    let uses_tls = secured(&serve.listen)
-        || serve.backend_endpoints.iter().any(secured)
-        || admin.addr.as_ref().is_some_and(secured)
-        || serve.upstreams.iter().any(
-            |upstream| matches!(upstream, Upstream::Replica(url) if url.starts_with("https://")),
-        );
+    let uses_tls = is_secured(&serve.listen)
+        || serve.backend_endpoints.iter().any(is_secured)
+        || admin.addr.as_ref().is_some_and(is_secured)
+        || serve.upstreams.iter().any(is_secured_replica);
     let remarks = [
         (
-            advertised.is_some_and(|url| secured(url) != secured(&serve.listen)),
+            advertised.is_some_and(|url| is_secured(url) != is_secured(&serve.listen)),
             "advertise-listen-addr and listen-addr are not both http:// or both https://: clients that take us at our \
              word may not get through"
                 .to_owned(),
@@ -280,7 +293,7 @@ fn addresses(parsed: &Parsed) -> Vec<String> {
         (
             admin.writable
                 && admin.addr.as_ref().is_some_and(|addr| {
-                    !is_loopback(addr) && (!secured(addr) || serve.security.ca.is_none())
+                    !is_loopback(addr) && (!is_secured(addr) || serve.security.ca.is_none())
                 }),
             "admin-addr is not of this host alone and knows no users: whoever reaches it may change settings; let it \
              ask for certificates, with https:// and cacert-path"
@@ -324,7 +337,7 @@ mod tests {
     #[test]
     fn the_defaults_are_wise() {
         let parsed = parsed("");
-        parsed.serve.check().expect("good");
+        parsed.check().expect("good");
         assert_eq!(unwise(&parsed), [""; 0]);
     }
 
@@ -365,11 +378,19 @@ mod tests {
                 "upstream names http://a:1",
             ),
             (
+                "admin-addr = 'https://127.0.0.1:1'",
+                "admin-addr is https and there is no certificate for it",
+            ),
+            (
+                "upstream = 'https://other:1'",
+                "nothing says whose certificates to trust",
+            ),
+            (
                 "backend-endpoints = 'http://127.0.0.1:3379'",
                 "backend-endpoints name http://127.0.0.1:3379, which is this replica itself; name PD's members",
             ),
         ] {
-            let error = parsed(text).serve.check().expect_err(text).to_string();
+            let error = parsed(text).check().expect_err(text).to_string();
             assert!(error.contains(words), "{text}: {error}");
         }
     }
@@ -382,7 +403,7 @@ mod tests {
             "upstream = 'http://other:3379'",
             "listen-addr = 'http://127.0.0.1:0'\nupstream = 'http://127.0.0.1:3379'",
         ] {
-            parsed(text).serve.check().expect(text);
+            parsed(text).check().expect(text);
         }
     }
 
@@ -414,7 +435,7 @@ mod tests {
             ),
         ] {
             let parsed = parsed(text);
-            parsed.serve.check().expect(text);
+            parsed.check().expect(text);
             let said = unwise(&parsed);
             assert_eq!(said.len(), 1, "{text}: {said:?}");
             assert!(said[0].contains(words), "{text}: {said:?}");

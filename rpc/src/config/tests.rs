@@ -8,7 +8,7 @@ fn from_text(text: &str) -> Result<Parsed, ConfigError> {
         warnings: Vec::new(),
     };
     file::apply_text(Path::new("tidegate.toml"), text, &mut parsed)?;
-    parsed.serve.check()?;
+    parsed.check()?;
     Ok(parsed)
 }
 

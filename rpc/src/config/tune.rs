@@ -57,7 +57,7 @@ pub fn patched(current: &Parsed, patch: &Value) -> Result<Parsed, Unchanged> {
         }
     }
     if wrong.is_empty()
-        && let Err(error) = next.serve.check()
+        && let Err(error) = next.check()
     {
         wrong.push(error.to_string());
     }
@@ -91,7 +91,7 @@ pub fn take_over(
             fixed.push(key);
         }
     }
-    next.serve.check()?;
+    next.check()?;
     *current = next;
     Ok((changed, fixed))
 }
@@ -210,7 +210,7 @@ mod tests {
         new.serve.probe_interval = Duration::from_millis(500);
         new.serve.max_age = Duration::from_secs(2);
         new.serve.stall_threshold = Duration::from_secs(4);
-        new.serve.check().expect("sound by itself");
+        new.check().expect("sound by itself");
         // The interval stays at 3s until a start.
         let error = take_over(&mut current, &new)
             .expect_err("unsound")

@@ -25,7 +25,7 @@ const BACKLOG: u32 = 1_024;
 ///
 /// # Errors
 /// That the name cannot be resolved, or that the system refuses the address.
-pub(super) async fn bind(url: &Url) -> io::Result<TcpListener> {
+pub(crate) async fn bind(url: &Url) -> io::Result<TcpListener> {
     let host = url.host_str().unwrap_or_default();
     // An IPv6 address is written in brackets in a URL.
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -59,7 +59,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Who is let in.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(crate) struct Door {
     /// For a port that speaks TLS.
     tls: Option<Arc<Tls>>,
     places: Arc<Semaphore>,
@@ -69,15 +69,15 @@ pub(super) struct Door {
 
 /// Connections that were not let in.
 #[derive(Debug, Default)]
-pub(super) struct DoorCounters {
+pub(crate) struct DoorCounters {
     /// There were as many as there may be.
-    pub(super) full: Counter,
+    pub(crate) full: Counter,
     /// No TLS was agreed on.
-    pub(super) handshake: Counter,
+    pub(crate) handshake: Counter,
 }
 
 impl Door {
-    pub(super) fn new(tls: Option<Arc<Tls>>, limit: usize) -> Self {
+    pub(crate) fn new(tls: Option<Arc<Tls>>, limit: usize) -> Self {
         Self {
             tls,
             places: Arc::new(Semaphore::new(limit)),
@@ -86,12 +86,12 @@ impl Door {
         }
     }
 
-    pub(super) fn counters(&self) -> &DoorCounters {
+    pub(crate) fn counters(&self) -> &DoorCounters {
         &self.counters
     }
 
     /// Connections that are open.
-    pub(super) fn open(&self) -> usize {
+    pub(crate) fn open(&self) -> usize {
         self.limit.saturating_sub(self.places.available_permits())
     }
 
@@ -130,7 +130,7 @@ impl Door {
 
 /// The connections accepted on `listener` until `stop`; the port is free again when the task has
 /// ended. `cut` breaks all of them.
-pub(super) fn accept(
+pub(crate) fn accept(
     listener: TcpListener,
     door: Arc<Door>,
     stop: CancellationToken,

@@ -24,7 +24,7 @@ pub mod heal;
 pub mod hooks;
 mod http;
 pub mod limits;
-mod listener;
+pub(crate) mod listener;
 pub mod persist;
 mod register;
 mod serve;
@@ -318,6 +318,12 @@ impl Bound {
             sync,
             persist,
         })
+    }
+
+    /// The certificates, kept fresh while the replica runs; `None` where no file names any.
+    #[must_use]
+    pub fn tls(&self) -> Option<Arc<Tls>> {
+        self.tls.clone()
     }
 
     /// Asks the endpoints once for their cluster. Those that do not answer in time are not waited for.

@@ -24,6 +24,10 @@ pub struct ReplicaStatus {
     pub name: String,
     /// The version of this program.
     pub version: &'static str,
+    /// The commit that it was built from.
+    pub commit: &'static str,
+    /// What this process is known by to replicas that follow it, until it ends: see `path`.
+    pub id: String,
     /// Where it listens.
     pub listen: String,
     /// Where others reach it.
@@ -87,7 +91,7 @@ pub struct ReplicaStatus {
     pub heals: BTreeMap<&'static str, u64>,
     /// Replicas that follow this one.
     pub followers: usize,
-    /// The ids of the replicas that the data comes through, the nearest first; none when it comes from PD.
+    /// The `id`s of the replicas that the data comes through, the nearest first; none when it comes from PD.
     pub path: Vec<String>,
     /// The regions on disk; `None` without a data directory.
     pub persist: Option<PersistStatus>,
@@ -240,6 +244,10 @@ impl ReplicaStatus {
         Self {
             name: identity.name.clone(),
             version: env!("CARGO_PKG_VERSION"),
+            commit: crate::COMMIT,
+            id: shared
+                .chain()
+                .map_or_else(String::new, |chain| chain.id().to_owned()),
             listen: identity.listen.clone(),
             advertise: identity.advertise.clone(),
             cluster_id: shared.cluster_id(),

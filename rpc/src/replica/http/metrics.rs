@@ -35,7 +35,7 @@
 //! | `tidegate_disk_waiting`, `tidegate_disk_file_bytes` | | regions that wait to be written; the size of the file |
 //! | `tidegate_disk_total` | event = `flushes`, `rewrites`, `records`, `written_bytes`, `milliseconds` (of a thread that writes), `errors`, `set_aside` | what was done |
 //! | `tidegate_chain_followers`, `tidegate_chain_depth` | | replicas that follow this one; replicas between it and PD |
-//! | `tidegate_server_info` | version, name | 1 |
+//! | `tidegate_server_info` | version, commit, name | 1 |
 //!
 //! Every series of lookups is there from the start, at zero. A gauge without a value (age, silence, lag) is absent, so
 //! that nothing that is unknown looks fresh: alert on `absent()`, or on `tidegate_gate_open`.
@@ -110,9 +110,9 @@ pub(super) fn render(status: &ReplicaStatus) -> prometheus::Result<String> {
     page.gauges(
         "tidegate_server_info",
         "What is running here.",
-        &["version", "name"],
+        &["version", "commit", "name"],
     )?
-    .with_label_values(&[status.version, &status.name])
+    .with_label_values(&[status.version, status.commit, &status.name])
     .set(1);
     let mut text = Vec::new();
     TextEncoder::new().encode(&page.0.gather(), &mut text)?;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `GET /metrics` | Prometheus' text format; see `metrics.rs` |
 //! | `GET /status` | [`ReplicaStatus`] as JSON |
-//! | `GET /health` | 200 while lookups are answered, 503 while they are not; the gate as JSON |
+//! | `GET /health` | 200 while lookups are answered, from the map or by the leader, 503 while they are not; the gate as JSON |
 //! | other | 404; gRPC is passed on to the PD leader where it is a service of PD's, else it is `Unimplemented` |
 
 mod metrics;
@@ -22,7 +22,7 @@ use super::forward::{self, Gateway};
 use super::listener::Door;
 use super::register::Registrar;
 use super::serve::Serving;
-use super::status::{Identity, ReplicaStatus};
+use super::status::{GateStatus, Identity, ReplicaStatus};
 
 /// What the pages are made from.
 #[derive(Debug)]
@@ -100,7 +100,24 @@ async fn health(State(pages): State<Arc<Pages>>) -> Response {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    json(code, &pages.read().gate)
+    let status = pages.read();
+    let page = Health {
+        serving: code == StatusCode::OK,
+        reading_through: status.reading_through,
+        gate: status.gate,
+    };
+    json(code, &page)
+}
+
+/// Whether lookups are answered, and whether from the map.
+#[derive(Debug, Serialize)]
+struct Health {
+    /// They are: from the map or by the leader.
+    serving: bool,
+    /// There is a leader to ask for what the map may not answer.
+    reading_through: bool,
+    #[serde(flatten)]
+    gate: GateStatus,
 }
 
 impl Pages {
