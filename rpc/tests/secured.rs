@@ -8,12 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use support::{CLUSTER, PATIENCE, Served, header, leader_with, refusal, run};
+use support::{CLUSTER, PATIENCE, Served, header, leader_with, refusal, run, serving_on};
 use tidegate::config::{SecurityConfig, ServeConfig};
 use tidegate::leader::LeaderConfig;
 use tidegate::pd::{ChannelSettings, Remote};
-use tidegate::proto::health::HealthCheckRequest;
-use tidegate::proto::health::health_client::HealthClient;
 use tidegate::proto::pdpb::pd_client::PdClient;
 use tidegate::proto::pdpb::{AllocIdRequest, GetMembersRequest};
 use tidegate::replica::Replica;
@@ -93,23 +91,7 @@ async fn a_replica_follows_serves_and_forwards_under_mutual_tls() {
 
     let clients = Remote::secured(ChannelSettings::default(), None, Some(files.tls()));
     let channel = clients.channel(replica.url()).expect("an address");
-    let mut health = HealthClient::new(channel.clone());
-    let serving = async {
-        let watch = health
-            .watch(HealthCheckRequest::default())
-            .await
-            .expect("a watch");
-        let mut watch = watch.into_inner();
-        while watch
-            .message()
-            .await
-            .expect("a status")
-            .is_none_or(|status| status.status != 1)
-        {}
-    };
-    tokio::time::timeout(PATIENCE, serving)
-        .await
-        .expect("in time");
+    serving_on(channel.clone()).await;
     let mut pd = PdClient::new(channel);
     let members = pd.get_members(GetMembersRequest { header: None }).await;
     let members = members.expect("members").into_inner();

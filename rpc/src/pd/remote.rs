@@ -16,8 +16,8 @@ use crate::proto::etcdserverpb::RangeRequest;
 use crate::proto::etcdserverpb::kv_client::KvClient;
 use crate::proto::pdpb::pd_client::PdClient;
 use crate::proto::pdpb::{
-    GetMembersRequest, GetMembersResponse, RequestHeader, ScanRegionsRequest, ScanRegionsResponse,
-    SyncRegionRequest, SyncRegionResponse,
+    GetMembersRequest, GetMembersResponse, RequestHeader, ResponseHeader, ScanRegionsRequest,
+    ScanRegionsResponse, SyncRegionRequest, SyncRegionResponse,
 };
 use crate::tls::Tls;
 
@@ -102,6 +102,17 @@ impl Remote {
     }
 }
 
+/// An error in the header is one of the call.
+fn check(url: &str, header: Option<&ResponseHeader>) -> Result<(), CallError> {
+    match header.and_then(|header| header.error.as_ref()) {
+        Some(error) => Err(CallError::Refused {
+            url: url.to_owned(),
+            message: error.message.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
 impl PdTransport for Remote {
     type Frames = RemoteFrames;
 
@@ -111,17 +122,8 @@ impl PdTransport for Remote {
             .await
             .map_err(|status| CallError::status(url, status))?
             .into_inner();
-        match answer
-            .header
-            .as_ref()
-            .and_then(|header| header.error.as_ref())
-        {
-            Some(error) => Err(CallError::Refused {
-                url: url.to_owned(),
-                message: error.message.clone(),
-            }),
-            None => Ok(answer),
-        }
+        check(url, answer.header.as_ref())?;
+        Ok(answer)
     }
 
     async fn leader_key(&self, url: &str, cluster_id: u64) -> Result<Option<LeaderKey>, CallError> {
@@ -158,17 +160,8 @@ impl PdTransport for Remote {
             .await
             .map_err(|status| CallError::status(url, status))?
             .into_inner();
-        match answer
-            .header
-            .as_ref()
-            .and_then(|header| header.error.as_ref())
-        {
-            Some(error) => Err(CallError::Refused {
-                url: url.to_owned(),
-                message: error.message.clone(),
-            }),
-            None => Ok(answer),
-        }
+        check(url, answer.header.as_ref())?;
+        Ok(answer)
     }
 
     async fn sync_regions(

@@ -33,7 +33,7 @@ pub enum Swept {
 /// A threshold and its value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Setting {
-    /// `max-age`
+    /// `max-age`, and `broadcast-max-age` with it
     MaxAge(Duration),
     /// `time-threshold`
     TimeThreshold(Duration),
@@ -74,8 +74,13 @@ impl Swept {
 }
 
 impl Setting {
-    /// Sets it.
+    /// Sets it, in settings that have not been scaled yet. What is the age's bound on release 8.5 stays what it is there,
+    /// unless the age itself is set.
     pub(super) fn apply(self, serve: &mut ServeConfig) {
+        serve.broadcast_max_age = Some(match self {
+            Self::MaxAge(time) => time,
+            _ => serve.broadcast_max_age(),
+        });
         match self {
             Self::MaxAge(time) => serve.max_age = time,
             Self::TimeThreshold(time) => serve.time_threshold = time,

@@ -82,7 +82,12 @@ pub async fn channel(addr: SocketAddr) -> Channel {
 
 /// Waits until lookups are answered.
 pub async fn serving(addr: SocketAddr) {
-    let mut health = HealthClient::new(channel(addr).await);
+    serving_on(channel(addr).await).await;
+}
+
+/// The same of the server at the other end of a channel.
+pub async fn serving_on(channel: Channel) {
+    let mut health = HealthClient::new(channel);
     let wait = async {
         let watch = health
             .watch(HealthCheckRequest::default())

@@ -84,6 +84,10 @@ impl Bench {
             regions: regions.iter().copied().map(region).collect(),
             ..Said::default()
         };
+        self.told(asked, said)
+    }
+
+    fn told(&self, asked: &Asked, said: Said) -> Healed {
         heal(&self.shared, asked, said, self.now())
     }
 
@@ -94,6 +98,14 @@ impl Bench {
         let store = entry.leader().map_or(0, |leader| leader.store_id);
         let confirmed = entry.confirmed_at().map(|at| at.as_nanos() / 1_000_000_000);
         Some((entry.id(), store, confirmed))
+    }
+}
+
+/// The leader told every region of a range: none.
+fn whole(start: &str, end: &str) -> Said {
+    Said {
+        whole: vec![KeyRange::new(start, end).expect("a range")],
+        ..Said::default()
     }
 }
 
@@ -310,31 +322,21 @@ fn a_region_that_the_leader_does_not_know_is_removed_only_where_the_answer_cover
         unknown_ids: vec![2],
         ..Said::default()
     };
-    assert_eq!(
-        heal(&bench.shared, &asked, said, bench.now()),
-        held_back(&[("d", "m")])
-    );
+    assert_eq!(bench.told(&asked, said), held_back(&[("d", "m")]));
     let said = Said {
         unknown_keys: vec![Key::from("e")],
         ..Said::default()
     };
-    assert_eq!(
-        heal(&bench.shared, &asked, said, bench.now()),
-        held_back(&[("d", "m")])
-    );
+    assert_eq!(bench.told(&asked, said), held_back(&[("d", "m")]));
     assert_eq!(bench.holds("e"), Some((2, 1, None)));
 
-    let whole = |start, end| Said {
-        whole: vec![KeyRange::new(start, end).expect("a range")],
-        ..Said::default()
-    };
-    let healed = heal(&bench.shared, &asked, whole("e", "n"), bench.now());
+    let healed = bench.told(&asked, whole("e", "n"));
     assert_eq!(
         healed,
         held_back(&[("d", "m"), ("m", "")]),
         "neither is covered whole"
     );
-    let healed = heal(&bench.shared, &asked, whole("d", "m"), bench.now());
+    let healed = bench.told(&asked, whole("d", "m"));
     assert_eq!(healed, only(Kind::Removed));
     assert_eq!(bench.holds("e"), None);
     assert_eq!(bench.holds("n"), Some((3, 1, None)));
@@ -346,25 +348,16 @@ fn a_region_that_came_after_the_question_is_not_removed() {
     let asked = bench.ask_all();
     bench.pass();
     bench.stream(Is(2, "d", "m", 5, 2));
-    let said = Said {
-        whole: vec![KeyRange::new("d", "m").expect("a range")],
-        ..Said::default()
-    };
-    assert_eq!(
-        heal(&bench.shared, &asked, said, bench.now()),
-        only(Kind::Overtaken)
-    );
+    let said = whole("d", "m");
+    assert_eq!(bench.told(&asked, said), only(Kind::Overtaken));
     assert_eq!(bench.holds("e"), Some((2, 2, None)));
 }
 
 #[test]
 fn a_region_that_the_map_lacked_is_put_in_unless_the_stream_was_faster() {
     let bench = Bench::new();
-    let said = Said {
-        whole: vec![KeyRange::new("d", "m").expect("a range")],
-        ..Said::default()
-    };
-    let _ = heal(&bench.shared, &bench.ask_all(), said, bench.now());
+    let said = whole("d", "m");
+    let _ = bench.told(&bench.ask_all(), said);
     let asked = bench.ask("e");
     bench.pass();
     assert_eq!(
@@ -374,11 +367,8 @@ fn a_region_that_the_map_lacked_is_put_in_unless_the_stream_was_faster() {
     assert_eq!(bench.holds("e"), Some((8, 2, Some(2))));
 
     let bench = Bench::new();
-    let said = Said {
-        whole: vec![KeyRange::new("d", "m").expect("a range")],
-        ..Said::default()
-    };
-    let _ = heal(&bench.shared, &bench.ask_all(), said, bench.now());
+    let said = whole("d", "m");
+    let _ = bench.told(&bench.ask_all(), said);
     let asked = bench.ask("e");
     bench.pass();
     bench.stream(Is(8, "d", "m", 5, 3));
