@@ -13,6 +13,7 @@ use super::ending::Ending;
 use super::follower::{Follower, Progress, Want};
 use super::frame::{BEYOND_ALL, Kind, Phase};
 use super::gap::Gap;
+use super::proof::Drained;
 use super::queue::Received;
 use super::receive::Reader;
 use super::spoken::Spoken;
@@ -78,7 +79,7 @@ pub(super) fn begin(
         gap: Arc::new(Gap::new(generation, progress.gap_until)),
         spoken: Arc::clone(&spoken),
         batch_limit,
-        drained: 0,
+        drained: Drained::default(),
     };
     let kind = reader.peek(&frame);
     // The leader cannot be at an index below one that it has shown in this term.

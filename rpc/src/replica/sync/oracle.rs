@@ -11,6 +11,7 @@
 
 mod leader;
 mod replica;
+pub mod time;
 
 use crate::pd::Dialect;
 

@@ -15,8 +15,9 @@
 //! # Records
 //!
 //! A probe sent at `t` and answered with the head `H` is a proof of `t` once the stream brings records from an index not
-//! below `H`, in a frame that left nothing behind. They had no index when the probe was answered, so they were taken
-//! after `t`; and whatever waited at `t` was taken with them or before them. How late the frame comes does not matter.
+//! below `H`, in a frame that left nothing behind, and these are applied. They had no index when the probe was answered,
+//! so they were taken after `t`; and whatever waited at `t` was taken with them or before them: what proves `t` is not
+//! that `H` is applied, but the frame's end. How late the frame comes does not matter.
 //!
 //! # Nothing new
 //!
@@ -55,6 +56,15 @@ pub(super) struct Answer {
     pub(super) generation: u64,
     pub(super) sent_at: Moment,
     pub(super) head: u64,
+}
+
+/// Records of a broadcast that left nothing behind.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Drained {
+    /// The index of the first.
+    pub(super) start: u64,
+    /// The index that follows the last; 0 before there were any.
+    pub(super) end: u64,
 }
 
 /// The first broadcast on a stream that was opened to hear it: that there is nothing new.
@@ -98,15 +108,18 @@ impl Claims {
         self.answers.drain(..)
     }
 
-    /// Records from `start` on were broadcast, and nothing was left behind. What that proves.
-    pub(super) fn drained(&mut self, start: u64) -> impl Iterator<Item = Answer> {
+    /// What a broadcast proves that left nothing behind.
+    pub(super) fn drained(&mut self, records: Drained) -> impl Iterator<Item = Answer> {
         // Heads only grow within a term.
         let proven = self
             .answers
             .iter()
-            .take_while(|answer| answer.head <= start)
+            .take_while(|answer| answer.head <= records.start)
             .count();
-        self.answers.drain(..proven)
+        self.answers.drain(..proven).map(move |answer| Answer {
+            head: records.end,
+            ..answer
+        })
     }
 
     /// A broadcast that there is nothing new. What it proves, together with an earlier one.
@@ -171,9 +184,14 @@ mod tests {
         for (sent, head) in [(1, 10), (2, 10), (3, 12)] {
             claims.answered(answer(sent, head));
         }
-        assert_eq!(claims.drained(9).count(), 0);
-        let proven: Vec<_> = claims.drained(11).collect();
-        assert_eq!(proven, [answer(1, 10), answer(2, 10)]);
+        let records = |start| Drained { start, end: 15 };
+        assert_eq!(claims.drained(records(9)).count(), 0);
+        let proven: Vec<_> = claims.drained(records(11)).collect();
+        assert_eq!(
+            proven,
+            [answer(1, 15), answer(2, 15)],
+            "once the records are applied"
+        );
         assert_eq!(claims.waits_for(), Some(12));
         assert_eq!(claims.all().collect::<Vec<_>>(), [answer(3, 12)]);
         assert_eq!(claims.waits_for(), None);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tidegate_core::Moment;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,7 @@ use crate::replica::state::Shared;
 use super::ending::Ending;
 use super::frame::{Kind, OLD_BATCH, Phase, Shape, classify};
 use super::gap::Gap;
+use super::proof::Drained;
 use super::queue::{Intake, NotQueued, Received};
 use super::spoken::Spoken;
 use crate::pd::Dialect;
@@ -27,37 +28,29 @@ use crate::pd::Dialect;
 #[derive(Debug)]
 pub(super) struct Heard {
     last: AtomicU64,
-    /// The highest start of a broadcast that held all that waited; 0 before the first.
-    drained: AtomicU64,
+    drained: watch::Sender<Drained>,
     again: Notify,
 }
 
 impl Heard {
-    pub(super) fn at(moment: Moment) -> Self {
+    pub(super) fn at(moment: Moment, drained: Drained) -> Self {
         Self {
             last: AtomicU64::new(moment.as_nanos()),
-            drained: AtomicU64::new(0),
+            drained: watch::Sender::new(drained),
             again: Notify::new(),
         }
     }
 
-    /// Changes that were made before the records of this index were taken from the queue are recorded before them, or
-    /// in the same broadcast.
-    pub(super) fn drained(&self) -> u64 {
-        // Relaxed: see `last`.
-        self.drained.load(Relaxed)
+    /// The last broadcast that held all that waited.
+    pub(super) fn drained(&self) -> Drained {
+        *self.drained.borrow()
     }
 
     /// Returns when all that waited has been broadcast, from `index` on.
     pub(super) async fn drained_from(&self, index: u64) {
-        loop {
-            // Made before the look, so that what is heard in between wakes it.
-            let again = self.again.notified();
-            if self.drained() >= index {
-                return;
-            }
-            again.await;
-        }
+        let mut drained = self.drained.subscribe();
+        // The sender is here.
+        let _ = drained.wait_for(|drained| drained.start >= index).await;
     }
 
     pub(super) fn last(&self) -> Moment {
@@ -71,11 +64,9 @@ impl Heard {
         self.again.notify_waiters();
     }
 
-    fn note_drained(&self, drained: u64) {
-        // Relaxed: see `last`.
-        if self.drained.fetch_max(drained, Relaxed) < drained {
-            self.again.notify_waiters();
-        }
+    fn note_drained(&self, drained: Drained) {
+        self.drained
+            .send_if_modified(|last| std::mem::replace(last, drained) != drained);
     }
 
     /// Returns when the stream has been heard of since `moment`.
@@ -111,8 +102,8 @@ pub(super) struct Reader {
     /// What the leader has shown of its dialect.
     pub(super) spoken: Arc<Spoken>,
     pub(super) batch_limit: u64,
-    /// The highest start of a broadcast that held all that waited.
-    pub(super) drained: u64,
+    /// The last broadcast that held all that waited.
+    pub(super) drained: Drained,
 }
 
 impl Reader {
@@ -140,7 +131,10 @@ impl Reader {
         }
         let records = matches!(kind, Kind::Joined | Kind::Records) && shape.len > 0;
         if records && self.holds_all_that_waited(shape) {
-            self.drained = self.drained.max(shape.start_index);
+            self.drained = Drained {
+                start: shape.start_index,
+                end: shape.start_index.saturating_add(shape.len),
+            };
         }
         self.phase = next;
         if let Some(head) = kind.head(shape) {

@@ -280,7 +280,7 @@ async fn follow<T: PdTransport>(
             head: first.frame.start_index,
         });
     }
-    let heard = Arc::new(Heard::at(first.at));
+    let heard = Arc::new(Heard::at(first.at, reader.drained));
     let is_full_sync = follower.staged.is_some();
     let overdue = overdue(is_full_sync.then(|| fed.clone()), config.full_sync_deadline);
     let gap = Arc::clone(&reader.gap);

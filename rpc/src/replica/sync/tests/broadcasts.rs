@@ -383,6 +383,29 @@ async fn f8_records_from_the_answered_head_on_prove_the_answer_and_earlier_ones_
 }
 
 #[tokio::test(start_paused = true)]
+async fn g3_records_prove_nothing_before_they_are_applied() {
+    // The first frame, the copy and its end.
+    let (sluice, hooks) = sluice(3);
+    let world = World::start_with(hooks);
+    let stream = follow85(&world, 500).await;
+    let probe = world.probe().await;
+    let sent = world.shared.clock.now();
+    probe.send(frame(500, vec![]));
+    world.quiet().await;
+    // Both waited when the probe was answered.
+    stream.send(frame(500, regions([1, 2])));
+    world.quiet().await;
+    assert_eq!(world.shared.gate.applied(), 500);
+    assert_eq!(proven_at(&world), None);
+    sluice.0.add_permits(1);
+    world
+        .until("they are applied", || proven_at(&world) == Some(sent))
+        .await;
+    assert_eq!(world.shared.gate.applied(), 502);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn f8_a_probe_can_shut_the_gate() {
     let world = World::start();
     let stream = follow85(&world, 500).await;
