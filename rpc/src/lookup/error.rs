@@ -120,7 +120,7 @@ impl fmt::Display for LookupError {
             Self::TooManyBytes(most) => write!(
                 f,
                 "the answer has more than {most} bytes (max-scan-size); ask with a lower limit, \
-                 and go on behind the last region"
+                 and go on behind the last region, or in smaller batches"
             ),
             Self::Abandoned => f.write_str("nobody waits for the answer any more"),
             Self::Hole {

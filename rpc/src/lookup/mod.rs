@@ -120,13 +120,33 @@ impl<'s, 'm> Lookup<'s, 'm> {
 
     /// QueryRegion: O(items × log n).
     pub fn query(&self, request: &QueryRegionRequest) -> Queried {
-        query::query(self.snapshot, request)
+        // Without bounds nothing ends it.
+        let endless = Reach::within(Bounds::NONE);
+        self.query_within(request, endless).unwrap_or_default()
+    }
+
+    /// The same as far as `reach` lets it go.
+    ///
+    /// # Errors
+    /// The answer would be beyond its bounds, or nobody waits for it any more.
+    pub fn query_within(
+        &self,
+        request: &QueryRegionRequest,
+        mut reach: Reach<'_>,
+    ) -> Result<Queried, LookupError> {
+        query::query(self.snapshot, request, &mut reach)
     }
 
     /// QueryRegion where a batch with a miss has no answer: `None` at the first one.
-    #[must_use]
-    pub fn query_whole(&self, request: &QueryRegionRequest) -> Option<QueryRegionResponse> {
-        query::query_whole(self.snapshot, request)
+    ///
+    /// # Errors
+    /// As those of [`query_within`](Self::query_within).
+    pub fn query_whole(
+        &self,
+        request: &QueryRegionRequest,
+        mut reach: Reach<'_>,
+    ) -> Result<Option<QueryRegionResponse>, LookupError> {
+        query::query_whole(self.snapshot, request, &mut reach)
     }
 }
 

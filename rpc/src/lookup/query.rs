@@ -16,14 +16,16 @@ use std::collections::hash_map::Entry as Slot;
 use tidegate_core::{EntryRef, Snapshot};
 use tonic::Status;
 
+use super::error::LookupError;
 use super::item;
+use super::reach::Reach;
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse, RegionResponse};
 
 /// The most items of one batch; stock clients send 10,000 at most.
 pub(super) const MOST_ITEMS: usize = 100_000;
 
 /// The answer to a batch, and what it lacks.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
 pub struct Queried {
     /// The answer as a leader gives it; the header is unset.
@@ -52,70 +54,93 @@ pub(crate) fn check_items(request: &QueryRegionRequest) -> Result<(), Status> {
     )))
 }
 
-pub(super) fn query(snapshot: &Snapshot<'_>, request: &QueryRegionRequest) -> Queried {
-    let mut answer = Answer::default();
+pub(super) fn query(
+    snapshot: &Snapshot<'_>,
+    request: &QueryRegionRequest,
+    reach: &mut Reach<'_>,
+) -> Result<Queried, LookupError> {
+    let mut answer = Answer::within(reach);
     for found in snapshot.get_many(&request.keys) {
-        let id = answer.take(found, request.need_buckets);
+        let id = answer.take(found, request.need_buckets)?;
         answer.response.key_id_map.push(id.unwrap_or(0));
     }
     for found in snapshot.prev_many(&request.prev_keys) {
-        let id = answer.take(found, request.need_buckets);
+        let id = answer.take(found, request.need_buckets)?;
         answer.response.prev_key_id_map.push(id.unwrap_or(0));
     }
     for (&id, found) in request.ids.iter().zip(snapshot.by_id_many(&request.ids)) {
         if id == 0 || answer.response.regions_by_id.contains_key(&id) {
             continue;
         }
-        if answer.take(found, request.need_buckets).is_none() {
+        if answer.take(found, request.need_buckets)?.is_none() {
             let nothing = RegionResponse::default();
             answer.response.regions_by_id.insert(id, nothing);
         }
     }
-    Queried {
+    Ok(Queried {
         response: answer.response,
         missed: answer.missed,
-    }
+    })
 }
 
 pub(super) fn query_whole(
     snapshot: &Snapshot<'_>,
     request: &QueryRegionRequest,
-) -> Option<QueryRegionResponse> {
-    let mut answer = Answer::default();
+    reach: &mut Reach<'_>,
+) -> Result<Option<QueryRegionResponse>, LookupError> {
+    let mut answer = Answer::within(reach);
     for found in snapshot.get_many(&request.keys) {
-        let id = answer.take(found, request.need_buckets)?;
+        let Some(id) = answer.take(found, request.need_buckets)? else {
+            return Ok(None);
+        };
         answer.response.key_id_map.push(id);
     }
     for found in snapshot.prev_many(&request.prev_keys) {
-        let id = answer.take(found, request.need_buckets)?;
+        let Some(id) = answer.take(found, request.need_buckets)? else {
+            return Ok(None);
+        };
         answer.response.prev_key_id_map.push(id);
     }
     for (&id, found) in request.ids.iter().zip(snapshot.by_id_many(&request.ids)) {
-        if id != 0 {
-            answer.take(found, request.need_buckets)?;
+        if id != 0 && answer.take(found, request.need_buckets)?.is_none() {
+            return Ok(None);
         }
     }
-    Some(answer.response)
+    Ok(Some(answer.response))
 }
 
 /// An answer in the making.
-#[derive(Default)]
-struct Answer {
+struct Answer<'r, 'g> {
+    reach: &'r mut Reach<'g>,
     response: QueryRegionResponse,
     missed: usize,
 }
 
-impl Answer {
+impl<'r, 'g> Answer<'r, 'g> {
+    fn within(reach: &'r mut Reach<'g>) -> Self {
+        Self {
+            reach,
+            response: QueryRegionResponse::default(),
+            missed: 0,
+        }
+    }
+
     /// Puts a region in, once; its id, or `None` for a miss.
-    fn take(&mut self, entry: Option<EntryRef<'_>>, need_buckets: bool) -> Option<u64> {
+    fn take(
+        &mut self,
+        entry: Option<EntryRef<'_>>,
+        need_buckets: bool,
+    ) -> Result<Option<u64>, LookupError> {
         let Some(entry) = entry else {
             self.missed += 1;
-            return None;
+            return Ok(None);
         };
         let id = entry.region().id();
         if let Slot::Vacant(slot) = self.response.regions_by_id.entry(id) {
-            slot.insert(item(&entry, need_buckets));
+            let item = item(&entry, need_buckets);
+            self.reach.take(&item, 1)?;
+            slot.insert(item);
         }
-        Some(id)
+        Ok(Some(id))
     }
 }

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use prost::Message;
 
 use super::error::LookupError;
-use crate::proto::pdpb::Region;
 
 /// How many regions, or ranges, are gone over between two looks at whether anybody still waits.
 const PAGE: usize = 256;
@@ -111,15 +110,15 @@ impl<'g> Reach<'g> {
     }
 
     /// A region goes into the answer, so many times.
-    pub(super) fn take(&mut self, region: &Region, times: usize) -> Result<(), LookupError> {
+    pub(super) fn take<M: Message>(&mut self, region: &M, times: usize) -> Result<(), LookupError> {
         self.step()?;
         self.regions += 1;
         self.found(self.regions)?;
         if self.bounds.bytes == usize::MAX {
             return Ok(());
         }
-        // The tag and the length before it, at most.
-        const FRAME: usize = 6;
+        // Tags and lengths around it, at most.
+        const FRAME: usize = 20;
         self.bytes += (region.encoded_len() + FRAME) * times;
         if self.bytes > self.bounds.bytes {
             return Err(LookupError::TooManyBytes(self.bounds.bytes));

@@ -424,7 +424,8 @@ proptest! {
             ..Default::default()
         };
         let complete = Some(lookup.query(&of_keys)).filter(|all| all.missed == 0);
-        prop_assert_eq!(lookup.query_whole(&of_keys), complete.map(|all| all.response));
+        let whole = lookup.query_whole(&of_keys, Reach::within(Bounds::NONE));
+        prop_assert_eq!(whole, Ok(complete.map(|all| all.response)));
         let expected: Vec<u64> = asked.iter().map(|key| id(at(key))).collect();
         let expected_prev: Vec<u64> = asked.iter().map(|key| id(before(key))).collect();
         let unknown = (1..20).filter(|&wanted| !all.iter().any(|r| r.id() == wanted)).count();

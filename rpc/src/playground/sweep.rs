@@ -170,7 +170,17 @@ pub async fn sweep(
                 sweep: None,
                 ..args.clone()
             };
-            let report = play(args, &mut View::hidden(), stop.clone()).await?;
+            let report = match play(args, &mut View::hidden(), stop.clone()).await {
+                Ok(report) => report,
+                Err(never @ PlaygroundError::NotProven { .. }) => {
+                    println!(
+                        "{:<24} {situation:<9} never ready: {never}",
+                        setting.to_string()
+                    );
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if stop.is_cancelled() {
                 return Err(PlaygroundError::Interrupted);
             }

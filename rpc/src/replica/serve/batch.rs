@@ -23,7 +23,7 @@ use super::counters::{Fate, Method};
 use super::demand::Demand;
 use super::through::nanos;
 use super::{Attempt, Headed, Serving, Weight};
-use crate::lookup::{Lookup, items};
+use crate::lookup::{Lookup, Reach, items};
 use crate::proto::header::ok_header;
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse};
 use crate::replica::ask::{Answer, Asker, Point, Question};
@@ -49,6 +49,8 @@ enum Look {
     Wanting(Vec<Question>),
     /// Map and gate are of different generations, or the gate has shut during the look.
     Moved,
+    /// It would have too many bytes.
+    TooLarge,
 }
 
 impl Batch {
@@ -80,12 +82,13 @@ impl Batch {
             let Ok(_place) = self.serving.batches.enter(weight).await else {
                 break;
             };
-            let wanting = match weight.carry(|| self.look(arrived, &missing)) {
+            let wanting = match weight.carry(|| self.look(weight, arrived, &missing)) {
                 Look::Whole(response) => return Ok((fate, response)),
                 Look::Moved => {
                     tokio::task::yield_now().await;
                     continue;
                 }
+                Look::TooLarge => return Err(self.attempt),
                 Look::Wanting(wanting) => wanting,
             };
             drop(_place);
@@ -126,7 +129,7 @@ impl Batch {
         }
     }
 
-    fn look(&self, arrived: Moment, missing: &HashMap<Question, Moment>) -> Look {
+    fn look(&self, weight: Weight, arrived: Moment, missing: &HashMap<Question, Moment>) -> Look {
         let shared = &self.serving.shared;
         let at = shared.clock.now();
         let thresholds = self.serving.thresholds(&self.demand, at);
@@ -166,7 +169,12 @@ impl Batch {
             return Look::Wanting(view.wanting);
         }
         let oldest = view.oldest;
-        let response = Lookup::new(&snapshot).query(&self.request).response;
+        let bounds = self.serving.batch_bounds(weight);
+        let queried = Lookup::new(&snapshot).query_within(&self.request, Reach::within(bounds));
+        let Ok(queried) = queried else {
+            return Look::TooLarge;
+        };
+        let response = queried.response;
         let generation = snapshot.generation();
         drop(snapshot);
         let now = shared.clock.now();

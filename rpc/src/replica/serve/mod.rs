@@ -260,6 +260,17 @@ impl Serving {
         self
     }
 
+    /// How large the answer to a batch may be. A light one is not measured: it has too few regions to be large.
+    fn batch_bounds(&self, weight: Weight) -> Bounds {
+        match weight {
+            Weight::Light => Bounds::NONE,
+            Weight::Heavy => Bounds {
+                regions: usize::MAX,
+                ..self.scan_bounds
+            },
+        }
+    }
+
     /// Whom to ask, unless nobody is asked on this caller's behalf.
     fn asker(&self, demand: &Demand) -> Option<&Arc<Asker>> {
         self.asker.as_ref().filter(|_| !demand.is_marked)

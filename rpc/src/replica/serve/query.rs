@@ -3,7 +3,8 @@
 //! A batch is taken when there is room for its answer, so a client that does not read is not read
 //! either. A batch for another cluster ends the stream with PD's FailedPrecondition, and one of
 //! too many items with InvalidArgument. A heavy batch waits for room ([`room`](super::room)), and for one of
-//! a few places among the answers that nobody has read yet: readers that stand still do not pile up memory. What the map cannot
+//! a few places among the answers that nobody has read yet: readers that stand still do not pile up memory. An answer of more
+//! bytes than `max-scan-size` ends the stream with ResourceExhausted. What the map cannot
 //! answer is resolved with the leader ([`batch`](super::batch)), within a deadline; what follows on the same stream waits
 //! for it, other streams do not.
 //!
@@ -23,11 +24,11 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::batch::Batch;
 use super::checks::Rejected;
-use super::counters::Method;
+use super::counters::{Method, Rejection};
 use super::demand::Demand;
 use super::room::Place;
 use super::{Attempt, Found, Headed, SWAP_ATTEMPTS, Serving, Weight, refusal};
-use crate::lookup::{Lookup, items};
+use crate::lookup::{Bounds, Lookup, Reach, items};
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse};
 
 type Entering = Pin<Box<dyn Future<Output = Result<(Place, Place), Rejected>> + Send>>;
@@ -194,8 +195,9 @@ where
         };
         let demand = &self.demand;
         let attempt = weight.carry(|| {
+            let bounds = self.serving.batch_bounds(weight);
             self.serving
-                .attempt(demand, |lookup| batch(lookup, &request))
+                .attempt(demand, |lookup| batch(lookup, &request, bounds))
         });
         if matches!(attempt, Attempt::Swapped) && attempts < SWAP_ATTEMPTS {
             self.batch = Some((request, attempts + 1));
@@ -203,6 +205,12 @@ where
             return Poll::Pending;
         }
         let attempt = match attempt {
+            Attempt::Found(Found::Unfinished(error), _) => {
+                let status = Status::resource_exhausted(error.to_string());
+                let rejected = (Rejection::TooLarge, status);
+                let status = self.serving.reject(Method::QueryRegion, rejected);
+                return self.answer(Err(status));
+            }
             Attempt::Found(Found::Answer(answer), fresh) if answer.meets(demand) => {
                 let attempt = Attempt::Found(Found::Answer(answer), fresh);
                 let response = self.serving.settle(Method::QueryRegion, attempt);
@@ -230,9 +238,16 @@ where
 
 /// A batch of QueryRegion: one miss, and there is no answer to the batch. An item left out would
 /// say that there is no such region.
-fn batch(lookup: &Lookup<'_, '_>, request: &QueryRegionRequest) -> Found<QueryRegionResponse> {
-    let found = lookup.query_whole(request);
-    found.map_or(Found::Nothing, Found::Answer)
+fn batch(
+    lookup: &Lookup<'_, '_>,
+    request: &QueryRegionRequest,
+    bounds: Bounds,
+) -> Found<QueryRegionResponse> {
+    match lookup.query_whole(request, Reach::within(bounds)) {
+        Ok(Some(answer)) => Found::Answer(answer),
+        Ok(None) => Found::Nothing,
+        Err(error) => Found::Unfinished(error),
+    }
 }
 
 impl<R> fmt::Debug for QueryStream<R> {

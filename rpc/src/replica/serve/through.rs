@@ -74,7 +74,10 @@ impl Serving {
         demand: &Demand,
         inquiry: I,
     ) -> Result<Response<I::Response>, Status> {
-        let unread = self.unread_scans.enter(inquiry.weight()).await;
+        if inquiry.weight() == Weight::Light {
+            return self.answer_to(demand, inquiry).await;
+        }
+        let unread = self.unread_scans.enter(Weight::Heavy).await;
         let unread = unread.map_err(|r| self.reject(I::METHOD, r))?;
         let mut answer = self.answer_to(demand, inquiry).await?;
         if let Some(place) = unread {

@@ -198,7 +198,7 @@ async fn the_bytes_of_a_scan_are_bounded_as_they_go_over_the_wire() {
     let bench = Bench::fresh();
     let whole = bench.pd().scan_regions(scan(0)).await.expect("an answer");
     let bytes = whole.get_ref().encoded_len();
-    let generous = Bench::bounded(3, bytes + 64).pd();
+    let generous = Bench::bounded(3, bytes + 6 * 20).pd();
     assert!(generous.scan_regions(scan(0)).await.is_ok());
     let strict = Bench::bounded(3, bytes / 2);
     for weight in [0, 100] {
@@ -235,4 +235,31 @@ async fn answers_to_heavy_scans_that_nobody_reads_are_bounded() {
     assert!(pd.scan_regions(scan(0)).await.is_err(), "not read yet");
     drop(body);
     assert!(pd.scan_regions(scan(0)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_batch_whose_answer_would_be_too_large_ends_its_stream() {
+    let bench = Bench::bounded(1, 100);
+    let batch = |ids: &[u64], items| QueryRegionRequest {
+        header: header(),
+        ids: ids.iter().copied().cycle().take(items).collect(),
+        ..QueryRegionRequest::default()
+    };
+    // Three regions of some thirty bytes each; one of them, however often, is little, and so is a light batch.
+    let batches = vec![
+        batch(&[1, 2, 3], 9),
+        batch(&[1], 2_000),
+        batch(&[1, 2, 3], 2_000),
+    ];
+    let mut stream = QueryOf(&bench).stream(batches);
+    for regions in [3, 1] {
+        let answer = stream.next().await.expect("a frame").expect("an answer");
+        assert_eq!(answer.regions_by_id.len(), regions);
+    }
+    let status = stream.next().await.expect("an end").expect_err("too large");
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("max-scan-size"), "{status}");
+    assert!(stream.next().await.is_none());
+    let rejected = bench.serving.counters.total().rejected_by_cause;
+    assert_eq!(rejected, [("too_large", 1)].into());
 }
