@@ -82,7 +82,10 @@ impl Cluster {
         if config.observer.is_some() {
             seed.observer.clone_from(&config.observer);
         }
-        let url = format!("{}://{addr}", config.scheme());
+        let url = config
+            .advertise
+            .clone()
+            .unwrap_or_else(|| format!("{}://{addr}", config.scheme()));
         let member = Member {
             name: config.name.clone(),
             member_id: config.cluster_id.rotate_left(17) | 1,

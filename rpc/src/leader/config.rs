@@ -19,6 +19,8 @@ pub struct LeaderConfig {
     pub cluster_id: u64,
     /// The address to listen on. Port 0 takes a free one.
     pub listen: SocketAddr,
+    /// The client URL that others are told, where they are to come another way; the address listened on when absent.
+    pub advertise: Option<String>,
     /// The member's name.
     pub name: String,
     /// How sync streams are served, and which version the member says that it is.
@@ -59,6 +61,7 @@ impl Default for LeaderConfig {
         Self {
             cluster_id: 1,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            advertise: None,
             name: "tidegate-pd".to_owned(),
             dialect: Dialect::Master,
             ring_capacity: 10_000,
