@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tidegate::leader::{EmbeddedLeader, LeaderConfig};
+use tidegate::pd::Dialect;
 use tidegate::proto::{metapb, pdpb};
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -55,8 +56,12 @@ impl Authority {
     }
 
     /// Starts the embedded leader.
-    pub async fn embedded() -> Result<Self, InteropError> {
-        let leader = EmbeddedLeader::start(LeaderConfig::default())
+    pub async fn embedded(dialect: Dialect) -> Result<Self, InteropError> {
+        let config = LeaderConfig {
+            dialect,
+            ..LeaderConfig::default()
+        };
+        let leader = EmbeddedLeader::start(config)
             .await
             .map_err(|e| InteropError::Leader(e.to_string()))?;
         let url = leader.url();
@@ -86,53 +91,6 @@ impl Authority {
         self.cluster_id
     }
 
-    /// Registers the stores and the first region, as a new cluster does.
-    pub async fn bootstrap(&self, client: &mut PdClient<Channel>) -> Result<(), InteropError> {
-        let header = Some(pdpb::RequestHeader {
-            cluster_id: self.cluster_id,
-            ..Default::default()
-        });
-        let store = |id: u64| metapb::Store {
-            id,
-            address: format!("127.0.0.1:{}", 20160 + id),
-            version: "9.0.0-alpha".to_owned(),
-            ..Default::default()
-        };
-        let region = metapb::Region {
-            id: 10,
-            region_epoch: Some(metapb::RegionEpoch {
-                conf_ver: 1,
-                version: 1,
-            }),
-            peers: vec![metapb::Peer {
-                id: 11,
-                store_id: STORES[0],
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
-        let answer = client
-            .bootstrap(pdpb::BootstrapRequest {
-                header: header.clone(),
-                store: Some(store(STORES[0])),
-                region: Some(region),
-            })
-            .await
-            .map_err(InteropError::call("Bootstrap"))?;
-        reject("Bootstrap", answer.get_ref().header.as_ref())?;
-        for id in STORES {
-            let answer = client
-                .put_store(pdpb::PutStoreRequest {
-                    header: header.clone(),
-                    store: Some(store(id)),
-                })
-                .await
-                .map_err(InteropError::call("PutStore"))?;
-            reject("PutStore", answer.get_ref().header.as_ref())?;
-        }
-        Ok(())
-    }
-
     /// Stops it.
     pub async fn stop(self) -> Result<(), InteropError> {
         match self.kind {
@@ -143,6 +101,56 @@ impl Authority {
             }
         }
     }
+}
+
+/// Registers the stores and the first region, as a new cluster does.
+pub async fn bootstrap(
+    client: &mut PdClient<Channel>,
+    cluster_id: u64,
+) -> Result<(), InteropError> {
+    let header = Some(pdpb::RequestHeader {
+        cluster_id,
+        ..Default::default()
+    });
+    let store = |id: u64| metapb::Store {
+        id,
+        address: format!("127.0.0.1:{}", 20160 + id),
+        version: "9.0.0-alpha".to_owned(),
+        ..Default::default()
+    };
+    let region = metapb::Region {
+        id: 10,
+        region_epoch: Some(metapb::RegionEpoch {
+            conf_ver: 1,
+            version: 1,
+        }),
+        peers: vec![metapb::Peer {
+            id: 11,
+            store_id: STORES[0],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let answer = client
+        .bootstrap(pdpb::BootstrapRequest {
+            header: header.clone(),
+            store: Some(store(STORES[0])),
+            region: Some(region),
+        })
+        .await
+        .map_err(InteropError::call("Bootstrap"))?;
+    reject("Bootstrap", answer.get_ref().header.as_ref())?;
+    for id in STORES {
+        let answer = client
+            .put_store(pdpb::PutStoreRequest {
+                header: header.clone(),
+                store: Some(store(id)),
+            })
+            .await
+            .map_err(InteropError::call("PutStore"))?;
+        reject("PutStore", answer.get_ref().header.as_ref())?;
+    }
+    Ok(())
 }
 
 /// An error for a header that carries one.
@@ -160,7 +168,7 @@ pub fn reject(
 }
 
 /// Asks for the members until one leads; returns the cluster id.
-async fn wait_for_leader(
+pub async fn wait_for_leader(
     url: &str,
     mut process: Option<&mut Process>,
 ) -> Result<u64, InteropError> {

@@ -20,7 +20,7 @@ use crate::client::{Answer, Asker, Found, Question};
 use crate::cluster::Cluster;
 use crate::error::InteropError;
 use crate::keys::key_at;
-use crate::replica::{MAX_AGE, STALL_THRESHOLD};
+use crate::replica::STALL_THRESHOLD;
 
 /// What a round trip may add to the replica's own bounds.
 pub const ROUND_TRIP: Duration = Duration::from_millis(500);
@@ -54,14 +54,14 @@ fn is_older(a: &Found, b: &Found) -> bool {
     a.version < b.version || (a.id == b.id && a.version == b.version && a.conf_ver < b.conf_ver)
 }
 
-/// Asks until `stop` is set.
+/// Asks until `stop` is set. Answers may be behind by `max_age` and by what one apply and one round trip take.
 pub async fn watch(
     mut pd: Asker,
     mut replica: Asker,
     cluster: Arc<Mutex<Cluster>>,
     tally: Arc<Tally>,
     stop: Arc<AtomicBool>,
-    seed: u64,
+    (seed, max_age): (u64, Duration),
 ) -> Result<(), InteropError> {
     let mut rng = SmallRng::seed_from_u64(seed);
     // Relaxed: a flag to end by; nothing is published with it.
@@ -69,7 +69,7 @@ pub async fn watch(
         let position = cluster.lock().await.interesting_position(&mut rng);
         let question = Question::Key(key_at(position));
         never_newer(&mut pd, &mut replica, &question, &tally).await?;
-        never_stale(&mut pd, &mut replica, &question, &tally).await?;
+        never_stale(&mut pd, &mut replica, &question, &tally, max_age).await?;
     }
     Ok(())
 }
@@ -102,8 +102,9 @@ async fn never_stale(
     replica: &mut Asker,
     question: &Question,
     tally: &Tally,
+    max_age: Duration,
 ) -> Result<(), InteropError> {
-    let bound = MAX_AGE + STALL_THRESHOLD + ROUND_TRIP;
+    let bound = max_age + STALL_THRESHOLD + ROUND_TRIP;
     let meant = pd.ask(question).await?;
     let known = Instant::now();
     let Some(meant) = meant.region() else {

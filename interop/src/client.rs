@@ -225,7 +225,8 @@ fn range(header: Option<pdpb::ResponseHeader>, regions: Vec<pdpb::Region>) -> An
     })
 }
 
-fn found(
+/// A region and its leader, in comparable form.
+pub fn found(
     region: tidegate::proto::metapb::Region,
     leader: Option<tidegate::proto::metapb::Peer>,
 ) -> Found {

@@ -7,6 +7,7 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use tidegate::proto::metapb;
 
+use crate::client::{Found, found};
 use crate::keys::key_at;
 
 /// Stores of the played cluster; every region has a voter on each.
@@ -44,6 +45,11 @@ impl ModelRegion {
     /// The leader peer as PD is told of it.
     pub fn leader_peer(&self) -> metapb::Peer {
         self.peer(self.leader)
+    }
+
+    /// The region as PD and its replicas are to answer it.
+    pub fn found(&self) -> Found {
+        found(self.meta(), Some(self.leader_peer()))
     }
 
     /// The region as PD is told of it.
@@ -177,7 +183,11 @@ impl Cluster {
 
     /// Moves a region's leader to another of its voters; the epoch stays.
     pub fn move_leader(&mut self, rng: &mut SmallRng) -> Vec<ModelRegion> {
-        let index = rng.random_range(0..self.regions.len());
+        self.move_leader_of(rng.random_range(0..self.regions.len()))
+    }
+
+    /// The same for the region at `index` of [`Cluster::regions`].
+    pub fn move_leader_of(&mut self, index: usize) -> Vec<ModelRegion> {
         let region = &mut self.regions[index];
         region.leader = (region.leader + 1) % STORES.len();
         let (position, changed) = (region.lo.max(1), region.clone());

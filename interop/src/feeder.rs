@@ -1,10 +1,12 @@
 //! Heartbeats: the model's regions told to PD as TiKV's stores tell it, over one stream per store.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tidegate::proto::pdpb;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 
@@ -14,6 +16,8 @@ use crate::error::InteropError;
 
 /// Heartbeats under way on one stream.
 const QUEUE: usize = 64;
+/// For PD to take a heartbeat.
+const TAKEN_LIMIT: Duration = Duration::from_secs(10);
 
 /// The heartbeat streams of every store.
 #[derive(Debug)]
@@ -67,14 +71,17 @@ impl Feeder {
                 ..Default::default()
             };
             let sent = match self.streams.get(&region.leader_store()) {
-                Some(stream) => stream.send(heartbeat).await.is_ok(),
+                Some(stream) => matches!(
+                    timeout(TAKEN_LIMIT, stream.send(heartbeat)).await,
+                    Ok(Ok(()))
+                ),
                 None => false,
             };
             if !sent {
                 return Err(InteropError::Answer {
                     call: "RegionHeartbeat",
                     message: format!(
-                        "the stream of store {} was closed by PD",
+                        "the stream of store {} was closed by PD, or is not read",
                         region.leader_store()
                     ),
                 });

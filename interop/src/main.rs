@@ -1,22 +1,52 @@
 //! `tidegate-interop`: the built replica against a PD.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
+use tidegate::leader::EmbeddedLeader;
+use tidegate::pd::Dialect;
+use tidegate_interop::burst::Burst;
+use tidegate_interop::drill::stage::Conditions;
+use tidegate_interop::error::InteropError;
+use tidegate_interop::pd::played::{Play, config};
 use tidegate_interop::run::{Plan, run};
+use tidegate_interop::{burst, drill};
 
-/// Starts a PD, feeds it regions, runs `tidegate serve` against it and compares every answer with PD's.
+/// Runs `tidegate serve` against a PD: compares its answers, and puts it through drills.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate-interop")]
 struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Feed a PD regions and compare every answer with PD's, at rest and in motion
+    Compare(Compare),
+    /// Put the replica through faults, with changes and clients all the time
+    Drills(Drills),
+    /// Let cold clients look up at a replica whose gate is shut, and count what reaches the leader
+    Burst(BurstArgs),
+    /// Play the leader that a drill kills
+    #[command(hide = true)]
+    Lead(Lead),
+}
+
+#[derive(Debug, clap::Args)]
+struct Compare {
     /// Path of the built tidegate program
     #[arg(long)]
     tidegate: PathBuf,
     /// Path of a pd-server; without one the embedded leader takes its place
     #[arg(long)]
     pd_server: Option<PathBuf>,
+    /// The dialect of the embedded leader's sync streams
+    #[arg(long, default_value_t = Dialect::Master)]
+    dialect: Dialect,
     /// Regions to feed
     #[arg(long, default_value_t = 20_000)]
     regions: u64,
@@ -29,6 +59,67 @@ struct Args {
     /// Seed of every random choice
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+#[derive(Debug, clap::Args)]
+struct Drills {
+    /// Path of the built tidegate program
+    #[arg(long)]
+    tidegate: PathBuf,
+    /// Path of an etcd, to hold the leader key and registrations; without one the embedded leader's own does
+    #[arg(long)]
+    etcd: Option<PathBuf>,
+    /// The dialect of the leader's sync streams
+    #[arg(long, default_value_t = Dialect::Master)]
+    dialect: Dialect,
+    /// What the replica does when its gate is shut
+    #[arg(long, default_value = "read-through", value_parser = ["read-through", "refuse"])]
+    when_stale: String,
+    /// Only these, by name; all without
+    #[arg(long)]
+    only: Vec<String>,
+    /// Regions at the start
+    #[arg(long, default_value_t = 3_000)]
+    regions: u64,
+    /// Seconds for which the replica is stopped or cut off
+    #[arg(long, default_value_t = 6)]
+    long: u64,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, clap::Args)]
+struct BurstArgs {
+    /// Path of the built tidegate program
+    #[arg(long)]
+    tidegate: PathBuf,
+    /// Clients at once
+    #[arg(long, default_value_t = 20)]
+    clients: u64,
+    /// Lookups of each client
+    #[arg(long, default_value_t = 50_000)]
+    lookups: u64,
+    /// Regions that they are about
+    #[arg(long, default_value_t = 20_000)]
+    regions: u64,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, clap::Args)]
+struct Lead {
+    #[arg(long)]
+    port: u16,
+    #[arg(long)]
+    name: String,
+    #[arg(long)]
+    advertise: String,
+    #[arg(long)]
+    dialect: Dialect,
+    #[arg(long)]
+    cluster_id: u64,
 }
 
 #[tokio::main]
@@ -44,16 +135,23 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let plan = Plan {
-        tidegate: args.tidegate,
-        pd_server: args.pd_server,
-        regions: args.regions,
-        questions: args.questions,
-        changing: Duration::from_secs(args.seconds),
-        seed: args.seed,
-        dir: dir.path().to_owned(),
+    let outcome = match args.command {
+        Command::Compare(args) => compare(args, dir.path()).await,
+        Command::Drills(args) => drills(args, dir.path()).await,
+        Command::Burst(args) => {
+            burst::run(&Burst {
+                tidegate: args.tidegate,
+                clients: args.clients,
+                lookups: args.lookups,
+                regions: args.regions,
+                seed: args.seed,
+                dir: dir.path().to_owned(),
+            })
+            .await
+        }
+        Command::Lead(args) => lead(args, dir.path()).await,
     };
-    match run(&plan).await {
+    match outcome {
         Ok(()) => {
             println!("interop: passed");
             ExitCode::SUCCESS
@@ -63,4 +161,59 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+async fn compare(args: Compare, dir: &Path) -> Result<(), InteropError> {
+    run(&Plan {
+        tidegate: args.tidegate,
+        pd_server: args.pd_server,
+        dialect: args.dialect,
+        regions: args.regions,
+        questions: args.questions,
+        changing: Duration::from_secs(args.seconds),
+        seed: args.seed,
+        dir: dir.to_owned(),
+    })
+    .await
+}
+
+async fn drills(args: Drills, dir: &Path) -> Result<(), InteropError> {
+    let own = std::env::current_exe().map_err(InteropError::system("find this program"))?;
+    let conditions = Conditions {
+        tidegate: args.tidegate,
+        own,
+        etcd: args.etcd,
+        dialect: args.dialect,
+        when_stale: if args.when_stale == "refuse" {
+            "refuse"
+        } else {
+            "read-through"
+        },
+        regions: args.regions,
+        long: Duration::from_secs(args.long),
+        seed: args.seed,
+        dir: dir.to_owned(),
+    };
+    drill::run(&conditions, &args.only).await
+}
+
+/// Leads until it is killed, or until the program that started it is gone.
+async fn lead(args: Lead, dir: &Path) -> Result<(), InteropError> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).map_err(
+        |e| InteropError::System {
+            what: "ask to end with the parent",
+            source: e.into(),
+        },
+    )?;
+    let play = Play {
+        cluster_id: args.cluster_id,
+        dialect: args.dialect,
+        program: None,
+        dir: dir.to_owned(),
+    };
+    let listen = SocketAddr::from(([127, 0, 0, 1], args.port));
+    let _leader = EmbeddedLeader::start(config(&play, &args.name, listen, args.advertise))
+        .await
+        .map_err(|e| InteropError::Leader(e.to_string()))?;
+    std::future::pending().await
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use crate::error::InteropError;
@@ -60,20 +61,28 @@ impl Process {
             .map(|status| status.to_string())
     }
 
+    /// Sends the child a signal.
+    pub fn signal(&self, signal: Signal) -> Result<(), InteropError> {
+        let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id as i32)) else {
+            return Ok(());
+        };
+        kill_process(pid, signal).map_err(|e| InteropError::System {
+            what: "signal a child",
+            source: e.into(),
+        })
+    }
+
+    /// Kills the child (SIGKILL) and waits until it is gone.
+    pub async fn kill(mut self) -> Result<(), InteropError> {
+        self.child
+            .kill()
+            .await
+            .map_err(InteropError::system("kill a child"))
+    }
+
     /// Asks the child to end (SIGTERM) and waits; kills it when it does not. Returns its exit status.
     pub async fn stop(mut self) -> Result<std::process::ExitStatus, InteropError> {
-        if let Some(pid) = self
-            .child
-            .id()
-            .and_then(|id| rustix::process::Pid::from_raw(id as i32))
-        {
-            rustix::process::kill_process(pid, rustix::process::Signal::TERM).map_err(|e| {
-                InteropError::System {
-                    what: "signal a child",
-                    source: e.into(),
-                }
-            })?;
-        }
+        self.signal(Signal::TERM)?;
         match tokio::time::timeout(STOP_LIMIT, self.child.wait()).await {
             Ok(status) => status.map_err(InteropError::system("wait for a child")),
             Err(_) => {

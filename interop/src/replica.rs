@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use tidegate::pd::Dialect;
 use tokio::time::Instant;
 
 use crate::client::{Asker, Question, connect};
@@ -14,8 +15,43 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 
 /// The bounds that the replica is started with: tighter than its defaults, so that a short run can judge them.
 pub const MAX_AGE: Duration = Duration::from_secs(2);
+/// The same behind a leader of release 8.5, which proves a quiet time only by its keepalives.
+pub const BROADCAST_MAX_AGE: Duration = Duration::from_secs(4);
 /// See [`MAX_AGE`].
 pub const STALL_THRESHOLD: Duration = Duration::from_secs(1);
+
+/// See [`MAX_AGE`].
+pub const PROBE_INTERVAL: Duration = Duration::from_millis(300);
+
+/// What an answer of a replica with these bounds may be behind at most.
+pub fn max_age(dialect: Dialect) -> Duration {
+    match dialect {
+        Dialect::Master => MAX_AGE,
+        Dialect::Release85 => BROADCAST_MAX_AGE,
+    }
+}
+
+/// What differs from one replica to another.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Its name, also that of its files.
+    pub name: &'static str,
+    /// `refuse` or `read-through`.
+    pub when_stale: &'static str,
+    /// Its config file.
+    pub config: String,
+}
+
+/// A config file with the tight bounds, and further lines.
+pub fn tight(further: &str) -> String {
+    format!(
+        "max-age = \"{}ms\"\nbroadcast-max-age = \"{}ms\"\nstall-threshold = \"{}ms\"\nprobe-interval = \"{}ms\"\n{further}",
+        MAX_AGE.as_millis(),
+        BROADCAST_MAX_AGE.as_millis(),
+        STALL_THRESHOLD.as_millis(),
+        PROBE_INTERVAL.as_millis()
+    )
+}
 
 /// A running replica.
 #[derive(Debug)]
@@ -25,33 +61,41 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Starts `program` against `backend` and waits until it answers.
+    /// Starts `program` against the PD members at `backend` and waits until it answers.
     pub async fn start(
         program: &Path,
         dir: &Path,
         backend: &str,
         cluster_id: u64,
+        setting: &Setting,
     ) -> Result<Self, InteropError> {
-        let config = dir.join("tidegate.toml");
-        let text = format!(
-            "max-age = \"{}ms\"\nstall-threshold = \"{}ms\"\nprobe-interval = \"300ms\"\n",
-            MAX_AGE.as_millis(),
-            STALL_THRESHOLD.as_millis()
-        );
-        std::fs::write(&config, text)
+        let mut replica = Self::spawn(program, dir, backend, setting)?;
+        replica.wait_until_ready(cluster_id).await?;
+        Ok(replica)
+    }
+
+    /// Starts `program` and does not wait.
+    pub fn spawn(
+        program: &Path,
+        dir: &Path,
+        backend: &str,
+        setting: &Setting,
+    ) -> Result<Self, InteropError> {
+        let config = dir.join(format!("{}.toml", setting.name));
+        std::fs::write(&config, &setting.config)
             .map_err(InteropError::system("write the replica's config"))?;
         let url = format!("http://127.0.0.1:{}", free_port()?);
         let args = [
             "serve".to_owned(),
+            format!("--name={}", setting.name),
             format!("--backend-endpoints={backend}"),
             format!("--listen-addr={url}"),
             format!("--config={}", config.display()),
-            "--when-stale=refuse".to_owned(),
+            format!("--when-stale={}", setting.when_stale),
         ];
-        let process = Process::start(program, &args, dir.join("tidegate.out"))?;
-        let mut replica = Self { process, url };
-        replica.wait_until_ready(cluster_id).await?;
-        Ok(replica)
+        let log = dir.join(format!("{}.out", setting.name));
+        let process = Process::start(program, &args, log)?;
+        Ok(Self { process, url })
     }
 
     async fn wait_until_ready(&mut self, cluster_id: u64) -> Result<(), InteropError> {
@@ -91,6 +135,21 @@ impl Replica {
     /// Its pid while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.process.pid()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) -> Result<(), InteropError> {
+        self.process.signal(signal)
+    }
+
+    /// The last lines of its log.
+    pub fn tail(&self) -> String {
+        self.process.tail()
+    }
+
+    /// Kills it.
+    pub async fn kill(self) -> Result<(), InteropError> {
+        self.process.kill().await
     }
 
     /// Ends it with SIGTERM and demands a clean exit.

@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use tidegate::pd::Dialect;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::authority::Authority;
+use crate::authority::{Authority, bootstrap};
 use crate::changing::{Tally, watch};
 use crate::client::{Asker, connect};
 use crate::cluster::Cluster;
 use crate::error::InteropError;
 use crate::feeder::Feeder;
 use crate::quiet::{compare, wait_until_settled};
-use crate::replica::Replica;
+use crate::replica::{Replica, Setting, max_age, tight};
 
 /// What to run.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub struct Plan {
     pub tidegate: PathBuf,
     /// A pd-server; the embedded leader without one.
     pub pd_server: Option<PathBuf>,
+    /// The dialect of the embedded leader.
+    pub dialect: Dialect,
     /// Regions to feed.
     pub regions: u64,
     /// Questions of each comparison at rest.
@@ -48,18 +51,19 @@ const ROUND: Duration = Duration::from_millis(10);
 pub async fn run(plan: &Plan) -> Result<(), InteropError> {
     let authority = match &plan.pd_server {
         Some(program) => Authority::real(program, &plan.dir).await?,
-        None => Authority::embedded().await?,
+        None => Authority::embedded(plan.dialect).await?,
     };
     println!(
-        "authority: {} at {}, seed {}",
+        "authority: {} ({}) at {}, seed {}",
         authority.describe(),
+        plan.dialect,
         authority.url(),
         plan.seed
     );
     let mut rng = SmallRng::seed_from_u64(plan.seed);
     let cluster_id = authority.cluster_id();
     let mut client = connect(authority.url()).await?;
-    authority.bootstrap(&mut client).await?;
+    bootstrap(&mut client, cluster_id).await?;
 
     let cluster = Arc::new(Mutex::new(Cluster::new(plan.regions, 1_000)));
     let feeder = Feeder::open(&client, cluster_id).await?;
@@ -75,7 +79,19 @@ pub async fn run(plan: &Plan) -> Result<(), InteropError> {
     println!("fed: {} regions in {:?}", plan.regions, started.elapsed());
 
     let started = Instant::now();
-    let replica = Replica::start(&plan.tidegate, &plan.dir, authority.url(), cluster_id).await?;
+    let setting = Setting {
+        name: "tidegate",
+        when_stale: "refuse",
+        config: tight(""),
+    };
+    let replica = Replica::start(
+        &plan.tidegate,
+        &plan.dir,
+        authority.url(),
+        cluster_id,
+        &setting,
+    )
+    .await?;
     println!(
         "replica: ready at {} after {:?}",
         replica.url(),
@@ -149,7 +165,7 @@ async fn change(
             cluster,
             tally,
             stop,
-            plan.seed ^ (i + 1),
+            (plan.seed ^ (i + 1), max_age(plan.dialect)),
         ));
     }
     let (started, mut changes) = (Instant::now(), 0);
