@@ -200,7 +200,7 @@ async fn the_bytes_of_a_scan_are_bounded_as_they_go_over_the_wire() {
     let bytes = whole.get_ref().encoded_len();
     let generous = Bench::bounded(3, bytes + 6 * 20).pd();
     assert!(generous.scan_regions(scan(0)).await.is_ok());
-    let strict = Bench::bounded(3, bytes / 2);
+    let strict = Bench::bounded(3, bytes - 1);
     for weight in [0, 100] {
         let (code, text) = failure(strict.pd().scan_regions(scan(weight)).await);
         assert_eq!(code, Code::ResourceExhausted);
