@@ -46,7 +46,7 @@ impl IdIndex {
         let mut finish = |number, bitmap, page: &mut Vec<Slot>| {
             if bitmap != 0 {
                 pages.push((number, PagePtr::alloc(tag, spare, bitmap, [page])));
-                self.add_page(bitmap);
+                self.census.add(bitmap);
                 page.clear();
             }
         };

@@ -22,7 +22,7 @@ impl IdIndex {
         } else if self.levels != 0 {
             return Err("an empty index has levels".into());
         }
-        let size = |index: &Self| (index.pages, index.large_pages);
+        let size = |index: &Self| index.census;
         if size(&counted) != size(self) {
             let (found, counted) = (size(&counted), size(self));
             return Err(format!("{found:?} pages are counted as {counted:?}"));
@@ -43,7 +43,7 @@ unsafe fn check_page(
 ) -> Result<(), String> {
     // SAFETY: by the caller's word.
     let mut bits = unsafe { page.bitmap() };
-    counted.add_page(bits);
+    counted.census.add(bits);
     if bits == 0 {
         return Err("a page is empty".into());
     }

@@ -219,7 +219,7 @@ impl Edit {
         let above = below + usize::from(old_bits & 1 << bit != 0);
         let slots = [&old_slots[..below], slot.as_slice(), &old_slots[above..]];
         let replacement = PagePtr::alloc(self.tag, &mut self.means.spare, bitmap, slots);
-        self.index.add_page(bitmap);
+        self.index.census.add(bitmap);
         self.drop_page(page);
         replacement
     }
@@ -231,7 +231,7 @@ impl Edit {
         for level in 0..=level {
             let bitmap = 1 << bit_of(id, level);
             let made = PagePtr::alloc(self.tag, &mut self.means.spare, bitmap, [&[slot]]);
-            self.index.add_page(bitmap);
+            self.index.census.add(bitmap);
             slot = Slot { page: made };
             page = Some(made);
         }
@@ -251,7 +251,7 @@ impl Edit {
                 1,
                 [&[slot]],
             ));
-            self.index.add_page(1);
+            self.index.census.add(1);
         }
     }
 
@@ -276,7 +276,7 @@ impl Edit {
 
     fn drop_page(&mut self, page: PagePtr) {
         // SAFETY: it has just left the index, and is freed only below or later.
-        self.index.remove_page(unsafe { page.bitmap() });
+        self.index.census.remove(unsafe { page.bitmap() });
         // SAFETY: as above.
         if unsafe { page.tag() } == self.tag {
             // SAFETY: made by this edit, seen by nobody else, in one place only.

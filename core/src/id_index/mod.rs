@@ -35,7 +35,7 @@ use crate::entry::EntryPtr;
 pub(crate) use edit::{Edit, Means};
 
 use node::PagePtr;
-use pages::SparePages;
+use pages::Census;
 pub(crate) use retire::Subindex;
 
 /// Bits of the id that a level decides. Small under the model checker, so that
@@ -51,32 +51,18 @@ pub(crate) struct IdIndex {
     root: Option<PagePtr>,
     /// Levels of pages; 0 without a root.
     levels: u32,
-    pages: usize,
-    /// Those of the larger of the two sizes.
-    large_pages: usize,
+    census: Census,
 }
 
 impl IdIndex {
     /// How many pages the index has.
     pub(crate) fn pages(&self) -> usize {
-        self.pages
+        self.census.pages()
     }
 
     /// Bytes of all pages.
     pub(crate) fn bytes(&self) -> usize {
-        pages::bytes(self.pages - self.large_pages, self.large_pages)
-    }
-
-    /// Notes that a page with this bitmap has entered the index.
-    fn add_page(&mut self, bitmap: u64) {
-        self.pages += 1;
-        self.large_pages += usize::from(SparePages::is_large(bitmap));
-    }
-
-    /// Notes that a page with this bitmap has left the index.
-    fn remove_page(&mut self, bitmap: u64) {
-        self.pages -= 1;
-        self.large_pages -= usize::from(SparePages::is_large(bitmap));
+        self.census.bytes()
     }
 
     /// Asks for the page that points to the entry of a region.

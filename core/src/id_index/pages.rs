@@ -1,92 +1,102 @@
-//! Memory for pages, in two sizes.
+//! Memory for pages, in a few sizes.
 
-use std::alloc::Layout;
+use std::array;
 use std::ptr::NonNull;
 
 use super::node::{layout_for, slots_of};
 use crate::slab::Source;
 use crate::spare::Spare;
 
-/// Most pages have about sixteen slots; see `node.rs`.
-const SMALL: usize = 24;
-const LARGE: usize = 64;
+/// How many slots a page of each class has room for. PD gives a region and its three
+/// peers an id each, so that most pages have up to sixteen regions. One slot more than
+/// a power of two fills up what allocators round to.
+const CLASSES: [usize; 3] = [17, 33, 64];
 
 /// Free pages.
 #[derive(Debug)]
-pub(super) struct SparePages {
-    small: Spare,
-    large: Spare,
+pub(crate) struct SparePages {
+    classes: [Spare; CLASSES.len()],
 }
 
-/// Bytes of so many pages of either size.
-pub(super) fn bytes(small_pages: usize, large_pages: usize) -> usize {
-    small_pages * small().size() + large_pages * large().size()
+/// How many pages of each class there are.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Census([usize; CLASSES.len()]);
+
+impl Census {
+    /// Pages of all classes.
+    pub(super) fn pages(&self) -> usize {
+        self.0.iter().sum()
+    }
+
+    /// Bytes of all pages.
+    pub(super) fn bytes(&self) -> usize {
+        let classes = self.0.iter().zip(CLASSES);
+        classes
+            .map(|(pages, slots)| pages * layout_for(slots).size())
+            .sum()
+    }
+
+    /// Notes a page with this bitmap.
+    pub(super) fn add(&mut self, bitmap: u64) {
+        self.0[class_of(bitmap)] += 1;
+    }
+
+    /// Notes that a page with this bitmap is gone.
+    pub(super) fn remove(&mut self, bitmap: u64) {
+        self.0[class_of(bitmap)] -= 1;
+    }
 }
 
-fn small() -> Layout {
-    layout_for(SMALL)
-}
-
-fn large() -> Layout {
-    layout_for(LARGE)
+/// The class of a page with this bitmap.
+const fn class_of(bitmap: u64) -> usize {
+    let slots = slots_of(bitmap);
+    (slots > CLASSES[0]) as usize + (slots > CLASSES[1]) as usize
 }
 
 impl SparePages {
     pub(super) fn new() -> Self {
+        let of = |class: usize| Spare::new(Source::heap(layout_for(CLASSES[class])));
         Self {
-            small: Spare::new(Source::heap(small())),
-            large: Spare::new(Source::heap(large())),
+            classes: array::from_fn(of),
         }
     }
 
     /// Bytes of all pages.
     pub(super) fn bytes(&self) -> usize {
-        self.small.bytes() + self.large.bytes()
+        self.classes.iter().map(Spare::bytes).sum()
     }
 
     /// Takes over the pages of `other`.
     pub(super) fn append(&mut self, other: Self) {
-        self.small.append(other.small);
-        self.large.append(other.large);
+        for (own, others) in self.classes.iter_mut().zip(other.classes) {
+            own.append(others);
+        }
     }
 
     /// Gives all memory back to the allocator.
     pub(super) fn release(&mut self) {
-        self.small.release();
-        self.large.release();
+        self.classes.iter_mut().for_each(Spare::release);
     }
 
     /// Memory for a page with this bitmap.
+    #[inline]
     pub(super) fn take(&mut self, bitmap: u64) -> NonNull<u8> {
-        self.class(bitmap).take()
+        self.classes[class_of(bitmap)].take()
     }
 
     /// # Safety
     ///
     /// `page` came from [`SparePages::take`] for the same bitmap, nothing in it
     /// needs to be dropped, and it is no longer reachable for anyone.
+    #[inline]
     pub(super) unsafe fn keep(&mut self, bitmap: u64, page: NonNull<u8>) {
         // SAFETY: by the caller's word, and the same bitmap has the same class.
-        unsafe { self.class(bitmap).keep(page) };
+        unsafe { self.classes[class_of(bitmap)].keep(page) };
     }
 
     /// Whether the memory of a page with this bitmap has room for another slot,
     /// and would be that of a page with one slot more.
     pub(super) fn has_room(bitmap: u64) -> bool {
-        let slots = slots_of(bitmap);
-        slots != SMALL && slots < LARGE
-    }
-
-    /// Whether a page with this bitmap has the larger size.
-    pub(super) const fn is_large(bitmap: u64) -> bool {
-        slots_of(bitmap) > SMALL
-    }
-
-    fn class(&mut self, bitmap: u64) -> &mut Spare {
-        if Self::is_large(bitmap) {
-            &mut self.large
-        } else {
-            &mut self.small
-        }
+        !CLASSES.contains(&slots_of(bitmap))
     }
 }
