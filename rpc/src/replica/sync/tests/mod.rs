@@ -8,6 +8,7 @@ mod full_sync;
 mod peer;
 mod probes;
 mod release85;
+mod reports;
 mod takeover;
 mod warm;
 
