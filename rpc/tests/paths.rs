@@ -152,6 +152,34 @@ async fn a_file_that_is_set_aside_is_logged_and_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_file_sizes_is_an_error_as_a_full_disk_is() {
+    let pd = leader(CLUSTER, 9_000).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    // In blocks of 512 bytes: less than the regions take, more than an empty store does.
+    let line = "ulimit -f 1024; exec \"$@\"";
+    let child = Command::new("sh")
+        .args(["-c", line, "sh", env!("CARGO_BIN_EXE_tidegate"), "serve"])
+        .args([
+            "--listen-addr",
+            "http://127.0.0.1:0",
+            "--backend-endpoints",
+            &pd.url(),
+        ])
+        .args(["--data-dir", &text(dir.path())])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::fs::File::create(dir.path().join("log")).expect("made"))
+        .spawn()
+        .expect("the program");
+    let mut child = Killed(child);
+    let log = dir.path().join("log");
+    wait_for(&log, "regions could not be written to disk").await;
+    wait_for(&log, "File too large").await;
+    support::signal(child.0.id(), "TERM");
+    assert_eq!(child.0.wait().expect("ended").code(), Some(0));
+    pd.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_hangup_that_finds_pipes_freezes_nothing() {
     let pd = leader(CLUSTER, 3).await;
     let dir = tempfile::tempdir().expect("a directory");
@@ -188,6 +216,16 @@ async fn a_hangup_that_finds_pipes_freezes_nothing() {
     assert_eq!(served.wait(), Some(0));
     said("stopped").await;
     pd.stop().await;
+}
+
+/// Ends with the test.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Waits until the file has `text` in it.

@@ -54,6 +54,8 @@ async fn serve(parsed: Parsed, overrides: &Overrides, path: Option<&Path>) -> Ex
         Ok(hangup) => hangup,
         Err(error) => return bad_start(&format!("cannot listen for signals: {error}")),
     };
+    // A write beyond the limit of file sizes would end the process; it is to be an error, as on a full disk.
+    let _large_files = signal(SignalKind::from_raw(libc::SIGXFSZ));
     // Names, disks and PD may take their time; whoever has enough of that is heard.
     let prepared = tokio::select! {
         prepared = prepare(&parsed) => prepared,

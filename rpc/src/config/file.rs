@@ -120,7 +120,7 @@ pub(super) fn apply_text(path: &Path, text: &str, parsed: &mut Parsed) -> Result
         ConfigError::Syntax {
             path: path.to_owned(),
             line: line_at(text.as_bytes(), at),
-            message: one_line(error.message()),
+            message: in_words(&error, text, at),
         }
     })?;
     let mut leaves = Vec::new();
@@ -154,6 +154,18 @@ pub(super) fn apply_text(path: &Path, text: &str, parsed: &mut Parsed) -> Result
         ));
     }
     Ok(())
+}
+
+/// What is wrong with the TOML at that byte, with the key where it is one's value.
+fn in_words(error: &toml::de::Error, text: &str, at: usize) -> String {
+    let message = one_line(error.message());
+    let line = text[..at].rsplit('\n').next().unwrap_or_default();
+    match line.split_once('=') {
+        Some((key, _)) if message.contains("too large") => {
+            format!("{}: {message} for TOML", key.trim())
+        }
+        _ => message,
+    }
 }
 
 /// The line, from 1, that the byte at `at` is in.

@@ -246,12 +246,14 @@ impl LogHandle {
     }
 }
 
-/// Our own events go by the level asked for, those of the libraries below by `warn` at most.
+/// Our own events go by the level asked for, those of the libraries below by `warn` at most. What HTTP/2 warns of is what
+/// some client did, and clients are not to fill a log.
 fn targets(level: LogLevel) -> Targets {
     let level = level.filter();
     Targets::new()
         .with_target("tidegate", level)
         .with_target("tidegate_core", level)
+        .with_target("h2", LevelFilter::ERROR)
         .with_default(level.min(LevelFilter::WARN))
 }
 

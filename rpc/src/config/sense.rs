@@ -13,6 +13,8 @@ use crate::replica::sync::Upstream;
 
 /// Changes in the largest frame of release 8.5, and a moment more.
 const LARGEST_FRAME: u64 = 11_000;
+/// Bytes of a name.
+const LONGEST_NAME: usize = 200;
 /// The most changes that one may be behind by; what counts as fresh beyond it is not.
 pub(super) const MOST_CHANGES: u64 = 1_000_000_000;
 
@@ -48,9 +50,15 @@ fn is_secured_replica(upstream: &Upstream) -> bool {
 
 impl ServeConfig {
     fn check(&self) -> Result<(), ConfigError> {
-        if self.name.trim().is_empty() {
-            let expected = "a name of at least one letter";
-            return Err(ConfigError::value("name", "", expected));
+        if self.name.trim().is_empty() || self.name.len() > LONGEST_NAME {
+            let expected =
+                format!("a name of at least one letter and {LONGEST_NAME} bytes at most");
+            return Err(ConfigError::value("name", self.name.as_str(), &expected));
+        }
+        if self.name.chars().any(char::is_control) {
+            let expected =
+                "a name in one line: it is shown in logs, metrics and PD's list of followers";
+            return Err(ConfigError::value("name", self.name.as_str(), expected));
         }
         if self.backend_endpoints.is_empty() {
             let expected = "at least one PD client URL, as http://127.0.0.1:2379";

@@ -207,6 +207,11 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
 fn a_file_that_is_no_toml_is_an_error_with_its_line() {
     let error = error_of("name = 'x'\nmax-age = = 3\n");
     assert!(error.contains("tidegate.toml line 2"), "{error}");
+    let error = error_of("name = 'x'\nindex-threshold = 18446744073709551615\n");
+    assert!(
+        error.contains("line 2: index-threshold: ") && error.contains("too large for TOML"),
+        "{error}"
+    );
     let missing = load(
         &Overrides::default(),
         Some(Path::new("/nonexistent/tidegate.toml")),

@@ -82,6 +82,8 @@ pub use self::status::{
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long a client may leave a ping unanswered.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// The largest request of the health service: a name.
+const HEALTH: usize = 1 << 10;
 /// How long a stop may take for what waits to be written to disk, and before that for the stream to end.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 
@@ -90,7 +92,7 @@ const LAST_WRITE: Duration = Duration::from_secs(2);
 #[non_exhaustive]
 pub enum StartError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {}: {}", text(url), listen_remedy(source))]
+    #[error("cannot listen on {}: {}", with_port(url), listen_remedy(source))]
     Listen {
         /// The address.
         url: Url,
@@ -389,6 +391,7 @@ impl Bound {
             advertise: advertise.clone(),
             store_cache_ttl: config.store_cache_ttl,
             backend_timeout: config.backend_timeout,
+            largest_message: config.limits.message,
         };
         let gateway = Gateway::new(Arc::clone(&serving), Arc::clone(&remote), presence);
         let scheme = config.listen.scheme();
@@ -522,7 +525,8 @@ fn serve(
         PdServer::new(PdService(Arc::clone(serving))).max_decoding_message_size(limits.message);
     let router = RouterServer::new(RouterService(Arc::clone(serving)))
         .max_decoding_message_size(limits.message);
-    let health = HealthServer::new(HealthService(Arc::clone(serving)));
+    let health =
+        HealthServer::new(HealthService(Arc::clone(serving))).max_decoding_message_size(HEALTH);
     let http = http::routes(Arc::clone(&pages));
     let routes = Routes::from(http)
         .add_service(Front::new(
@@ -557,6 +561,14 @@ fn advertised(listen: &Url, addr: SocketAddr) -> String {
     match listen.host_str() {
         Some(host) => format!("{scheme}://{host}:{}", addr.port()),
         None => format!("{scheme}://{addr}"),
+    }
+}
+
+/// The same with the port even where it is the scheme's own, which a URL leaves out.
+fn with_port(url: &Url) -> String {
+    match (url.port(), url.port_or_known_default()) {
+        (None, Some(port)) => format!("{}:{port}", text(url)),
+        _ => text(url),
     }
 }
 

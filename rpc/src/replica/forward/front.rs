@@ -68,6 +68,11 @@ where
             Route::HereFromLeader => route::demand_the_leaders(&mut head.headers),
             _ => {}
         }
+        let body = match route {
+            // Passed on, or not taken at all.
+            Route::Leader | Route::Refused(_) | Route::Unknown => body,
+            _ => self.gateway.hall.let_in(body),
+        };
         let request = http::Request::from_parts(head, body);
         match route {
             Route::Here | Route::HereAsFollower | Route::HereFromLeader => {

@@ -20,6 +20,7 @@
 //! A call that was to go to ourselves is not sent, and each call that is passed on carries the marks of the replicas
 //! that it came through (`tidegate-via`); one that comes back is turned away.
 
+mod arriving;
 mod body;
 mod counters;
 mod front;
@@ -40,6 +41,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tower_service::Service;
 
+use self::arriving::Hall;
 use self::body::{Asking, Passing};
 use self::counters::ForwardCounters;
 pub use self::counters::ForwardCounts;
@@ -67,6 +69,8 @@ pub(super) struct Presence {
     pub(super) store_cache_ttl: Duration,
     /// How long the leader may take for one.
     pub(super) backend_timeout: Duration,
+    /// The largest request, in bytes.
+    pub(super) largest_message: usize,
 }
 
 /// The way to the leader, shared by all calls.
@@ -77,6 +81,8 @@ pub(super) struct Gateway {
     remote: Arc<Remote>,
     presence: Presence,
     stores: StoreCache,
+    /// What is held of requests that are not whole.
+    hall: Hall,
     /// For a call that is not passed on but asked.
     backend_timeout: Duration,
     /// This process among the replicas that a call came through.
@@ -93,6 +99,7 @@ impl Gateway {
             serving,
             remote,
             stores: StoreCache::new(presence.store_cache_ttl),
+            hall: Hall::new(presence.largest_message),
             backend_timeout: presence.backend_timeout,
             presence,
             mark: headers::mark(rand::random()),

@@ -56,6 +56,7 @@ fn gateway(present_as: PresentAs, advertise: &str) -> Arc<Gateway> {
         advertise: advertise.to_owned(),
         store_cache_ttl: Duration::from_secs(1),
         backend_timeout: Duration::from_secs(3),
+        largest_message: 16 << 20,
     };
     Arc::new(Gateway::new(Arc::new(serving), remote, presence))
 }

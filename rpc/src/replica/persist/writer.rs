@@ -56,6 +56,7 @@ async fn run(persist: Arc<Persist>, shared: Arc<Shared>, stop: CancellationToken
                     begun.elapsed().min(LONGEST_REST)
                 }
                 // Counted and logged where it happened; a panic of the store is as good as a failure.
+                Ok(false) | Err(_) if stopping => return,
                 Ok(false) | Err(_) => {
                     failures = (failures + 1).min(6);
                     INTERVAL * (1 << failures)

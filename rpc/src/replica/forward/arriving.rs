@@ -1,0 +1,327 @@
+//! Requests that are still arriving.
+//!
+//! A message is held until all of it is there, and a client may have any number of calls open: one that announces large
+//! messages and never ends them would take all memory. So what is held of unfinished messages, beyond the little that
+//! any call may have, is bounded for all callers together, and a message that has begun has to end within [`PATIENCE`].
+//! Lookups are a few hundred bytes and never come near.
+//!
+//! Calls that are passed on are not held here: their bytes go at the pace of the leader.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use http_body::{Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
+use tonic::Status;
+use tonic::body::Body;
+
+/// What each call may have without being counted.
+const FREE: usize = 4 << 10;
+/// How many of the largest messages may be arriving at once.
+const LARGEST_AT_ONCE: usize = 16;
+/// How long a message may take that is larger than what is free.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What gRPC puts before a message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
+
+/// What all calls have together.
+#[derive(Clone, Debug)]
+pub(super) struct Hall(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    bytes: AtomicUsize,
+    most: usize,
+}
+
+impl Hall {
+    /// For messages of so many bytes at most.
+    pub(super) fn new(largest: usize) -> Self {
+        Self(Arc::new(Held {
+            bytes: AtomicUsize::new(0),
+            most: largest.saturating_mul(LARGEST_AT_ONCE),
+        }))
+    }
+
+    /// Counts what `body` brings.
+    pub(super) fn let_in(&self, body: Body) -> Body {
+        Body::new(Arriving {
+            body,
+            message: Message::default(),
+            taken: Taken {
+                hall: self.clone(),
+                bytes: 0,
+            },
+            deadline: None,
+        })
+    }
+}
+
+/// What one call has of the hall; given back when it ends.
+#[derive(Debug)]
+struct Taken {
+    hall: Hall,
+    bytes: usize,
+}
+
+impl Taken {
+    /// Has so many from now on; false if there is no room for them.
+    fn set(&mut self, bytes: usize) -> bool {
+        let Held { bytes: all, most } = &*self.hall.0;
+        // Relaxed: a sum by itself. A bound that is passed by what others take at the same moment is still one.
+        if bytes > self.bytes {
+            let more = bytes - self.bytes;
+            if all.fetch_add(more, Relaxed).saturating_add(more) > *most {
+                all.fetch_sub(more, Relaxed);
+                return false;
+            }
+        } else {
+            all.fetch_sub(self.bytes - bytes, Relaxed);
+        }
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+/// How far the message is that is arriving.
+#[derive(Debug, Default)]
+struct Message {
+    prefix: [u8; PREFIX],
+    /// How much of the prefix is there.
+    known: usize,
+    /// Bytes of the message that are missing.
+    missing: usize,
+    /// Bytes of it that are there.
+    held: usize,
+}
+
+impl Message {
+    /// Follows the bytes of a frame.
+    fn take(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            if self.known < PREFIX {
+                let count = data.len().min(PREFIX - self.known);
+                self.prefix[self.known..self.known + count].copy_from_slice(&data[..count]);
+                self.known += count;
+                data.advance(count);
+                if self.known == PREFIX {
+                    self.missing = (&self.prefix[1..]).get_u32() as usize;
+                }
+            } else {
+                let count = data.len().min(self.missing);
+                self.held += count;
+                self.missing -= count;
+                data.advance(count);
+            }
+            if self.known == PREFIX && self.missing == 0 {
+                (self.known, self.held) = (0, 0);
+            }
+        }
+    }
+}
+
+struct Arriving {
+    body: Body,
+    message: Message,
+    taken: Taken,
+    /// While a large message is arriving.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl Arriving {
+    /// Counts what is held now.
+    fn count(&mut self) -> Result<(), Status> {
+        let counted = match self.message.held {
+            0..=FREE => 0,
+            held => held,
+        };
+        if counted == 0 {
+            self.deadline = None;
+        } else if self.deadline.is_none() {
+            self.deadline = Some(Box::pin(sleep(PATIENCE)));
+        }
+        if self.taken.set(counted) {
+            Ok(())
+        } else {
+            Err(Status::resource_exhausted(
+                "too many large requests are arriving at once; send this one again, or a smaller one",
+            ))
+        }
+    }
+}
+
+impl http_body::Body for Arriving {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            self.message.take(data);
+            if let Err(status) = self.count() {
+                return Poll::Ready(Some(Err(status)));
+            }
+        }
+        if polled.is_pending()
+            && let Some(deadline) = &mut self.deadline
+            && deadline.as_mut().poll(cx).is_ready()
+        {
+            let late = format!("a request did not arrive within {PATIENCE:?}");
+            return Poll::Ready(Some(Err(Status::deadline_exceeded(late))));
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use http_body::Body as _;
+    use tokio::sync::mpsc::Sender;
+    use tokio::time::Instant;
+    use tonic::Code;
+
+    use super::super::tests::fed;
+    use super::*;
+
+    const LARGEST: usize = 10_000;
+
+    fn held(hall: &Hall) -> usize {
+        hall.0.bytes.load(Relaxed)
+    }
+
+    async fn next(body: &mut Body) -> Option<Result<Frame<Bytes>, Status>> {
+        poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await
+    }
+
+    /// Sends bytes through, and what came of them.
+    async fn through(
+        feed: &Sender<Frame<Bytes>>,
+        body: &mut Body,
+        bytes: Vec<u8>,
+    ) -> Result<(), Code> {
+        feed.send(Frame::data(bytes.into())).await.expect("open");
+        match next(body).await {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(status)) => Err(status.code()),
+            None => panic!("ended"),
+        }
+    }
+
+    fn message(length: usize, of: usize) -> Vec<u8> {
+        let mut bytes = vec![0];
+        bytes.extend(u32::try_from(length).expect("small").to_be_bytes());
+        bytes.resize(PREFIX + of, b'x');
+        bytes
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_large_messages_that_are_not_whole_are_counted() {
+        let hall = Hall::new(LARGEST);
+        let (feed, body) = fed();
+        let mut body = hall.let_in(body);
+        through(&feed, &mut body, message(FREE, FREE - 1))
+            .await
+            .expect("room");
+        assert_eq!(held(&hall), 0, "as much as is free");
+        through(&feed, &mut body, b"x".to_vec())
+            .await
+            .expect("room");
+        // Two whole ones, and most of a third whose prefix comes in two.
+        let mut many = [message(9_000, 9_000), message(3, 3)].concat();
+        let third = message(9_000, 8_000);
+        many.extend(&third[..3]);
+        through(&feed, &mut body, many).await.expect("room");
+        assert_eq!(held(&hall), 0);
+        through(&feed, &mut body, third[3..].to_vec())
+            .await
+            .expect("room");
+        assert_eq!(held(&hall), 8_000);
+        through(&feed, &mut body, vec![b'x'; 1_000])
+            .await
+            .expect("room");
+        assert_eq!(held(&hall), 0, "it is whole");
+        through(&feed, &mut body, message(9_000, 8_000))
+            .await
+            .expect("room");
+        drop(body);
+        assert_eq!(held(&hall), 0, "given back with the call");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_finds_no_room_is_told_so_and_the_rest_goes_on() {
+        let hall = Hall::new(LARGEST);
+        let mut calls = Vec::new();
+        for _ in 0..LARGEST_AT_ONCE {
+            let (feed, body) = fed();
+            let mut body = hall.let_in(body);
+            through(&feed, &mut body, message(LARGEST, LARGEST - 1))
+                .await
+                .expect("room");
+            calls.push((feed, body));
+        }
+        let (feed, body) = fed();
+        let mut body = hall.let_in(body);
+        let refused = through(&feed, &mut body, message(LARGEST, FREE + 100)).await;
+        assert_eq!(refused, Err(Code::ResourceExhausted));
+        let (small, body) = fed();
+        let mut body = hall.let_in(body);
+        through(&small, &mut body, message(200, 200))
+            .await
+            .expect("lookups go on");
+        calls.pop();
+        let (feed, body) = fed();
+        let mut body = hall.let_in(body);
+        through(&feed, &mut body, message(LARGEST, FREE + 100))
+            .await
+            .expect("room again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_message_has_to_end() {
+        let hall = Hall::new(LARGEST);
+        let (feed, body) = fed();
+        let mut body = hall.let_in(body);
+        through(&feed, &mut body, message(9_000, 8_000))
+            .await
+            .expect("room");
+        let begun = Instant::now();
+        let late = next(&mut body).await.expect("an end").expect_err("late");
+        assert_eq!(
+            (late.code(), begun.elapsed()),
+            (Code::DeadlineExceeded, PATIENCE)
+        );
+        // A small one may be silent for as long as its call.
+        let (feed, body) = fed();
+        let mut body = hall.let_in(body);
+        through(&feed, &mut body, message(100, 50))
+            .await
+            .expect("room");
+        let silent = tokio::time::timeout(Duration::from_secs(3_600), next(&mut body)).await;
+        assert!(silent.is_err());
+    }
+}
