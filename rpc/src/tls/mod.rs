@@ -11,11 +11,12 @@
 //! The files are read again every [`RELOAD_INTERVAL`], and compared by content, so that a file that is replaced under
 //! the same time, or through a link, is noticed. New connections use what is new; open ones stay as they are. Files that
 //! cannot be used, such as a key that does not fit because only one of two files has been replaced so far, leave the old
-//! ones in use, and are reported once.
+//! ones in use, and are reported once. A certificate that ends within two weeks, or has ended, is warned of once a day.
 
 mod common_name;
 mod connect;
 mod error;
+mod expiry;
 mod files;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +33,7 @@ pub(crate) use self::connect::connector;
 pub use self::error::TlsError;
 use self::files::Files;
 use crate::config::SecurityConfig;
+use crate::leader::{SystemWall, WallClock};
 use crate::regular_file::PATIENCE;
 
 /// How often the files are looked at.
@@ -56,6 +58,8 @@ struct Loaded {
     server: Option<Arc<ServerConfig>>,
     /// With authorities to trust.
     client: Option<Arc<ClientConfig>>,
+    /// The end of our certificate, since 1970; `None` without one.
+    expires: Option<Duration>,
 }
 
 impl Tls {
@@ -102,7 +106,9 @@ impl Tls {
         let mut ticks = interval_at(Instant::now() + RELOAD_INTERVAL, RELOAD_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut reported = None;
+        let mut reminded = None;
         loop {
+            self.remind(&mut reminded);
             tokio::select! {
                 () = stop.cancelled() => return,
                 _ = ticks.tick() => {}
@@ -137,6 +143,28 @@ impl Tls {
         }
     }
 
+    /// Warns of a certificate that is about to end or has, once a day.
+    fn remind(&self, reminded: &mut Option<Instant>) {
+        let now = u64::try_from(SystemWall.unix_nanos()).unwrap_or_default();
+        let notice = self
+            .expires()
+            .and_then(|end| expiry::notice(end, Duration::from_nanos(now)));
+        match notice {
+            None => *reminded = None,
+            Some(notice) if reminded.is_none_or(|last| last.elapsed() >= expiry::REMIND) => {
+                tracing::warn!("{notice}");
+                *reminded = Some(Instant::now());
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// When our certificate ends, since 1970; `None` without one.
+    #[must_use]
+    pub fn expires(&self) -> Option<Duration> {
+        self.current().expires
+    }
+
     fn current(&self) -> Arc<Loaded> {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -154,7 +182,11 @@ impl Loaded {
     fn new(files: Files, config: &SecurityConfig) -> Result<Self, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let roots = files.authorities()?.map(Arc::new);
-        let server = match files.identity()? {
+        let identity = files.identity()?;
+        let expires = identity
+            .as_ref()
+            .and_then(|identity| expiry::of(identity.chain.first()?));
+        let server = match identity {
             Some(identity) => Some(Arc::new(server(
                 &provider,
                 &files,
@@ -172,6 +204,7 @@ impl Loaded {
             files,
             server,
             client,
+            expires,
         })
     }
 }

@@ -28,7 +28,13 @@ impl Authority {
 
     /// Writes a certificate for loopback with this common name, over the one before.
     fn certify(&self, common_name: &str) {
+        self.certify_until(common_name, 4_000);
+    }
+
+    /// The same, good until the beginning of a year.
+    fn certify_until(&self, common_name: &str, year: i32) {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("an address");
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         params
             .distinguished_name
             .push(DnType::CommonName, common_name);
@@ -222,4 +228,15 @@ fn files_that_cannot_be_used_are_named() {
     );
     let line = error(authority.config(&[]));
     assert!(line.starts_with("cacert-path"), "{line}");
+}
+
+#[test]
+fn the_end_of_the_certificate_is_known_and_follows_the_file() {
+    let authority = Authority::new();
+    authority.certify_until("tidegate", 2031);
+    let tls = authority.load(&[]);
+    assert_eq!(tls.expires(), Some(Duration::from_secs(1_924_992_000)));
+    authority.certify_until("tidegate", 2032);
+    assert!(tls.reload().expect("good"));
+    assert_eq!(tls.expires(), Some(Duration::from_secs(1_956_528_000)));
 }
