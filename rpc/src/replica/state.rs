@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tidegate_core::clock::Clock;
 use tidegate_core::gate::{Gate, Thresholds};
-use tidegate_core::{Moment, RegionMap};
+use tidegate_core::{Key, Moment, RegionMap, SharedEntry};
 use tokio::sync::watch;
 
 use super::audit::AuditState;
@@ -22,6 +22,9 @@ use crate::proto::pdpb::Member;
 
 use super::chain::Chain;
 use super::persist::Persist;
+
+/// Regions in the order of their keys, and where those after them begin, if there can be any.
+pub(super) type Page = (Vec<SharedEntry>, Option<Key>);
 
 /// The state that a replica's tasks share.
 #[derive(Debug)]
@@ -135,6 +138,25 @@ impl Shared {
     /// Settles the place in a chain; before anything is applied, and once.
     pub(super) fn link(&self, chain: Arc<Chain>) {
         let _ = self.chain.set(chain);
+    }
+
+    /// At most `most` regions of a generation from `start` on, and where the next ones begin; `None` once another generation
+    /// answers. A snapshot of its own, so that nothing is held between two pages.
+    pub(super) fn page(&self, generation: u64, start: &Key, most: usize) -> Option<Page> {
+        let snapshot = self.map.pin();
+        if snapshot.generation() != generation {
+            return None;
+        }
+        let page: Vec<SharedEntry> = snapshot
+            .scan(start, &[])
+            .take(most)
+            .map(|entry| entry.to_shared())
+            .collect();
+        let next = page
+            .last()
+            .map(|last| last.end().clone())
+            .filter(|end| !end.is_empty());
+        Some((page, next))
     }
 
     /// PD as it was last seen; `None` before the first answer.

@@ -198,20 +198,8 @@ impl Downstream<'_> {
 
     /// The regions from `start` on that fill a frame, and where the next page starts.
     fn page(&self, start: &Key) -> Result<(Vec<SharedEntry>, Option<Key>), End> {
-        let snapshot = self.shared.map.pin();
-        if snapshot.generation() != self.generation {
-            return Err(End::Renewed);
-        }
-        let page: Vec<SharedEntry> = snapshot
-            .scan(start, &[])
-            .take(MAX_BATCH)
-            .map(|entry| entry.to_shared())
-            .collect();
-        let next = page
-            .last()
-            .map(|last| last.end().clone())
-            .filter(|end| !end.is_empty());
-        Ok((page, next))
+        let page = self.shared.page(self.generation, start, MAX_BATCH);
+        page.ok_or(End::Renewed)
     }
 
     fn same_generation(&self) -> Result<(), End> {

@@ -168,7 +168,8 @@ impl Persist {
                         return Ok(None);
                     };
                     let page;
-                    (page, start) = self::page(shared, *generation, &from)?;
+                    let next = shared.page(*generation, &from, PAGE);
+                    (page, start) = next.ok_or(Undone::Overtaken)?;
                     Ok::<_, Undone>((!page.is_empty()).then_some(page))
                 })?;
                 self.counters.rewrites.fetch_add(1, Relaxed);
@@ -220,26 +221,4 @@ fn gone_from(shared: &Shared, generation: u64, keys: &HashSet<Key>) -> Result<Ve
     }
     let begins = |key: &Key| snapshot.get(key).is_some_and(|live| live.start() == key);
     Ok(keys.iter().filter(|key| !begins(key)).cloned().collect())
-}
-
-/// The regions from `start` on that fill a page, and where the next page starts.
-fn page(
-    shared: &Shared,
-    generation: u64,
-    start: &Key,
-) -> Result<(Vec<SharedEntry>, Option<Key>), Undone> {
-    let snapshot = shared.map.pin();
-    if snapshot.generation() != generation {
-        return Err(Undone::Overtaken);
-    }
-    let page: Vec<SharedEntry> = snapshot
-        .scan(start, &[])
-        .take(PAGE)
-        .map(|entry| entry.to_shared())
-        .collect();
-    let next = page
-        .last()
-        .map(|last| last.end().clone())
-        .filter(|end| !end.is_empty());
-    Ok((page, next))
 }
