@@ -132,8 +132,8 @@ fn apply_frame((ours, regions): (Ours, Vec<Region>)) -> Ours {
 #[library_benchmark]
 #[bench::open(open_gate())]
 fn gate(gate: Gate) -> (Gate, bool) {
-    let thresholds = Thresholds::default();
-    let served = (0..TIMES).all(|_| decide(black_box(&gate), &thresholds));
+    let limits = Thresholds::default().into();
+    let served = (0..TIMES).all(|_| decide(black_box(&gate), &limits));
     (gate, black_box(served))
 }
 

@@ -133,7 +133,7 @@ const MUSTS: &[Must] = &[
     must("mark", AT_10K, Beside::Limit(12.0), 1.0),
     must("renew", AT_10K, Beside::Limit(3.0), 1.0),
     // Without the reading of the clock that it needs, which is a row of its own.
-    owed(must("gate", AT_NONE, Beside::Limit(3.0), 1.0)),
+    must("gate", AT_NONE, Beside::Limit(3.0), 1.0),
     must("ring_push", AT_NONE, Beside::Limit(20.0), 1.0),
     must("ring_push_1r", AT_NONE, Beside::Limit(30.0), 1.0),
     owed(must("ring_push_1r", AT_NONE, DEQUE, 10.0)),

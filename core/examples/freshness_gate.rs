@@ -8,7 +8,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use tidegate_core::clock::ManualClock;
-use tidegate_core::gate::{Decision, Gate, RefuseReason, Served, Thresholds};
+use tidegate_core::gate::{Decision, Gate, Limits, RefuseReason, Served, Thresholds};
 use tidegate_core::{Clock, KeyRange, Moment, Provenance, Region, RegionEpoch, RegionMap};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let replica = Replica {
         map: RegionMap::new(),
         gate: Gate::new(),
-        thresholds: Thresholds::default(),
+        limits: Thresholds::default().into(),
         clock: clock.clone(),
     };
 
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 struct Replica {
     map: RegionMap,
     gate: Gate,
-    thresholds: Thresholds,
+    limits: Limits,
     clock: ManualClock,
 }
 
@@ -76,7 +76,7 @@ impl Replica {
     fn get(&self, key: &[u8]) -> Result<(Option<Region>, Duration), RefuseReason> {
         let generation = self.map.generation();
         let at = self.clock.now();
-        let age = match self.gate.decide(generation, at, &self.thresholds) {
+        let age = match self.gate.decide(generation, at, &self.limits) {
             Decision::Serve { age } => age,
             Decision::Refuse(refusal) => return Err(refusal.reason),
         };
@@ -91,7 +91,7 @@ impl Replica {
         let now = self.clock.now();
         match self
             .gate
-            .recheck(&served, snapshot.generation(), now, &self.thresholds)
+            .recheck(&served, snapshot.generation(), now, &self.limits)
         {
             Decision::Serve { age } => Ok((found, age)),
             Decision::Refuse(refusal) => Err(refusal.reason),

@@ -312,7 +312,7 @@ fn some_gate() -> Gate {
 
 fn ask(gate: &Gate) {
     let generation = gate.generation();
-    let _ = gate.decide(generation, seconds(3), &Thresholds::default());
+    let _ = gate.decide(generation, seconds(3), &Thresholds::default().into());
     assert!(gate.view().generation >= 1);
     assert!(gate.next_generation() >= 2);
 }

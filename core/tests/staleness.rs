@@ -164,7 +164,7 @@ impl World {
                 "the known head is a real one"
             );
         }
-        match self.gate.decide(self.generation, now, &THRESHOLDS) {
+        match self.gate.decide(self.generation, now, &THRESHOLDS.into()) {
             Decision::Serve { age } => {
                 prop_assert!(age <= THRESHOLDS.max_age);
                 prop_assert!(

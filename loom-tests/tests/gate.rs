@@ -64,10 +64,10 @@ fn a_map_never_answers_on_another_generations_proof() {
                 };
                 let (map, decision) = if root_first {
                     let map = root.load(Ordering::Acquire);
-                    (map, gate.decide(map, at(400), &LIMITS))
+                    (map, gate.decide(map, at(400), &LIMITS.into()))
                 } else {
                     let word = gate.generation();
-                    let decision = gate.decide(word, at(400), &LIMITS);
+                    let decision = gate.decide(word, at(400), &LIMITS.into());
                     let map = root.load(Ordering::Acquire);
                     assert!(map >= word, "the word is published after the root");
                     (
@@ -75,7 +75,7 @@ fn a_map_never_answers_on_another_generations_proof() {
                         if map == word {
                             decision
                         } else {
-                            gate.decide(map, at(400), &LIMITS)
+                            gate.decide(map, at(400), &LIMITS.into())
                         },
                     )
                 };
@@ -83,8 +83,11 @@ fn a_map_never_answers_on_another_generations_proof() {
                     assert_eq!(proven, map * 100);
                 }
                 writer.join().unwrap();
-                assert_eq!(proven_at(gate.decide(2, at(400), &LIMITS)), Some(200));
-                assert_eq!(proven_at(gate.decide(1, at(400), &LIMITS)), None);
+                assert_eq!(
+                    proven_at(gate.decide(2, at(400), &LIMITS.into())),
+                    Some(200)
+                );
+                assert_eq!(proven_at(gate.decide(1, at(400), &LIMITS.into())), None);
             },
         );
     }
@@ -128,7 +131,7 @@ fn a_bank_that_is_used_again_is_noticed() {
                 stall_threshold: Duration::from_secs(10),
                 ..LIMITS
             };
-            let reason = gate.decide(1, at(400), &limits).refused();
+            let reason = gate.decide(1, at(400), &limits.into()).refused();
             assert!(
                 reason == Some(shut_by) || reason == Some(RefuseReason::NotProven),
                 "{reason:?} instead of {shut_by:?}"
@@ -212,7 +215,7 @@ fn a_generation_inherits_no_proof_from_its_bank() {
                 gate.publish(3);
             })
         };
-        let decision = gate.decide(3, at(400), &LIMITS);
+        let decision = gate.decide(3, at(400), &LIMITS.into());
         assert_eq!(
             decision.refused(),
             Some(RefuseReason::NotProven),

@@ -44,7 +44,7 @@ fn a_closed_gap_shows_the_lag_that_it_left() {
                 gate.gap(1, false);
             })
         };
-        let decision = gate.decide(1, at(100), &LIMITS);
+        let decision = gate.decide(1, at(100), &LIMITS.into());
         assert!(!decision.is_serve(), "{decision:?} between gap and lag");
         writer.join().unwrap();
     });
@@ -64,7 +64,7 @@ fn a_finished_stall_shows_the_lag_that_it_left() {
                 gate.apply_finished(1, 2, at(90));
             })
         };
-        let decision = gate.decide(1, at(100), &LIMITS);
+        let decision = gate.decide(1, at(100), &LIMITS.into());
         assert!(!decision.is_serve(), "{decision:?} between stall and lag");
         writer.join().unwrap();
     });

@@ -62,7 +62,7 @@ fn who_sees_the_proof_sees_the_map() {
             time_threshold: Duration::MAX,
             ..Thresholds::default()
         };
-        if let Decision::Serve { age } = gate.decide(1, at(101), &limits) {
+        if let Decision::Serve { age } = gate.decide(1, at(101), &limits.into()) {
             assert_eq!(age, Duration::from_secs(1));
             assert_eq!(map.load(Ordering::Relaxed), 5, "proven, and not there");
         }

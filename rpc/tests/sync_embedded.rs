@@ -71,8 +71,8 @@ impl Follower {
 
     fn serves(&self) -> bool {
         let map = self.shared.map.generation();
-        let thresholds = &self.shared.thresholds.get();
-        let decision = self.shared.gate.decide(map, BootClock.now(), thresholds);
+        let limits = &self.shared.thresholds.get().into();
+        let decision = self.shared.gate.decide(map, BootClock.now(), limits);
         decision.is_serve()
     }
 

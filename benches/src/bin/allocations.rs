@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let ours = Ours::load(fixture.shuffled(1));
     let map = ours.map();
     let keys = fixture.queries(TIMES, 1);
-    let thresholds = Thresholds::default();
+    let limits = Thresholds::default().into();
     let gate = open_gate();
     let leased: Vec<Entry> = (0..TIMES)
         .map(|index| Entry::new(fixture.region(index % REGIONS, 0), RECEIVED))
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         check("gate", &|| {
             for _ in 0..TIMES {
                 black_box(BootClock.now());
-                black_box(decide(&gate, &thresholds));
+                black_box(decide(&gate, &limits));
             }
         }),
     ];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::Moment;
 use tidegate_core::clock::{BootClock, Clock};
-use tidegate_core::gate::{Decision, Gate, Thresholds};
+use tidegate_core::gate::{Decision, Gate, Limits, Thresholds};
 
 use super::Effort;
 use crate::round::{Lane, Row, Subject, alternate, timed};
@@ -30,7 +30,7 @@ pub fn open_gate() -> Gate {
     gate.publish(GENERATION);
     gate.probe_answered(GENERATION, PROVEN, HEAD);
     assert!(
-        decide(&gate, &Thresholds::default()),
+        decide(&gate, &Thresholds::default().into()),
         "a proven gate serves"
     );
     gate
@@ -38,9 +38,9 @@ pub fn open_gate() -> Gate {
 
 /// One decision; whether it is to serve.
 #[must_use]
-pub fn decide(gate: &Gate, thresholds: &Thresholds) -> bool {
+pub fn decide(gate: &Gate, limits: &Limits) -> bool {
     matches!(
-        gate.decide(GENERATION, black_box(NOW), thresholds),
+        gate.decide(GENERATION, black_box(NOW), limits),
         Decision::Serve { .. }
     )
 }
@@ -77,6 +77,7 @@ impl Counters {
 #[must_use]
 pub fn gate(effort: Effort) -> Vec<Row> {
     let thresholds = Thresholds::default();
+    let limits = thresholds.into();
     let gate = open_gate();
     let counters = Mutex::new(Counters {
         generation: GENERATION,
@@ -91,12 +92,12 @@ pub fn gate(effort: Effort) -> Vec<Row> {
     let repeat = |decide: &dyn Fn() -> bool| timed(count, || (0..count).all(|_| decide()));
     let lanes = vec![
         Lane::new("tidegate", |_| {
-            repeat(&|| decide(black_box(&gate), &thresholds))
+            repeat(&|| decide(black_box(&gate), black_box(&limits)))
         }),
         Lane::new("mutex_struct", |_| {
             repeat(&|| {
                 let counters = black_box(&counters).lock().expect("no holder panics");
-                counters.serves(GENERATION, black_box(NOW), &thresholds)
+                counters.serves(GENERATION, black_box(NOW), black_box(&thresholds))
             })
         }),
     ];

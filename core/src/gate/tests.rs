@@ -55,7 +55,8 @@ impl Replica {
     }
 
     fn decide(&self) -> Decision {
-        self.gate.decide(GENERATION, self.now(), &self.thresholds)
+        self.gate
+            .decide(GENERATION, self.now(), &self.thresholds.into())
     }
 
     fn reason(&self) -> Option<RefuseReason> {
@@ -283,7 +284,7 @@ fn g4_root_and_word_must_be_of_one_generation() {
     let replica = Replica::proven();
     let now = replica.now();
     for other in [0, GENERATION + 1, GENERATION + 2] {
-        let decision = replica.gate.decide(other, now, &replica.thresholds);
+        let decision = replica.gate.decide(other, now, &replica.thresholds.into());
         assert_eq!(
             decision.refused(),
             Some(RefuseReason::NotProven),
@@ -322,7 +323,7 @@ fn g4_a_staged_generation_leaves_the_published_one_alone() {
     );
     let decision = replica
         .gate
-        .decide(staged, replica.now(), &replica.thresholds);
+        .decide(staged, replica.now(), &replica.thresholds.into());
     assert_eq!(
         decision,
         Decision::Serve {
@@ -385,9 +386,10 @@ fn g4_a_sync_that_was_given_up_leaves_nothing_behind() {
 fn g5_nothing_synced_is_not_proven() {
     let replica = Replica::new();
     for map_generation in [0, 1] {
-        let decision = replica
-            .gate
-            .decide(map_generation, replica.now(), &replica.thresholds);
+        let decision =
+            replica
+                .gate
+                .decide(map_generation, replica.now(), &replica.thresholds.into());
         assert_eq!(decision.refused(), Some(RefuseReason::NotProven));
     }
 }
@@ -465,9 +467,12 @@ fn g5_the_check_after_the_lookup_counts_the_age_on() {
         age,
     };
     let recheck = |generation| {
-        replica
-            .gate
-            .recheck(&served, generation, replica.now(), &replica.thresholds)
+        replica.gate.recheck(
+            &served,
+            generation,
+            replica.now(),
+            &replica.thresholds.into(),
+        )
     };
     replica.wait(secs(6));
     assert_eq!(recheck(GENERATION), Decision::Serve { age: secs(10) });
@@ -496,9 +501,12 @@ fn g5_a_gate_that_shut_during_the_lookup_refuses() {
         age: Duration::ZERO,
     };
     replica.gate.gap(GENERATION, true);
-    let again = replica
-        .gate
-        .recheck(&served, GENERATION, replica.now(), &replica.thresholds);
+    let again = replica.gate.recheck(
+        &served,
+        GENERATION,
+        replica.now(),
+        &replica.thresholds.into(),
+    );
     assert_eq!(again.refused(), Some(RefuseReason::Gap));
 }
 
@@ -508,7 +516,7 @@ fn g5_readings_that_cross_are_no_age() {
     let earlier = Moment::from_nanos(replica.now().as_nanos() - 5);
     let decision = replica
         .gate
-        .decide(GENERATION, earlier, &replica.thresholds);
+        .decide(GENERATION, earlier, &replica.thresholds.into());
     assert_eq!(
         decision,
         Decision::Serve {

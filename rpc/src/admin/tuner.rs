@@ -181,7 +181,7 @@ mod tests {
         let serves = || {
             shared
                 .gate
-                .decide(1, clock.now(), &shared.thresholds.get())
+                .decide(1, clock.now(), &shared.thresholds.get().into())
                 .is_serve()
         };
         let log = LogHandle::detached();

@@ -165,9 +165,11 @@ impl<U: Upstream> Auditor<U> {
     fn find_ground(&self) -> Option<Ground> {
         let shared = &self.shared;
         let generation = shared.map.generation();
-        let decision = shared
-            .gate
-            .decide(generation, shared.clock.now(), &shared.thresholds.get());
+        let decision = shared.gate.decide(
+            generation,
+            shared.clock.now(),
+            &shared.thresholds.get().into(),
+        );
         let behind = match shared.gate.view().lag {
             Lag::Known(lag) => lag > MOST_LAG,
             Lag::Unknown => true,

@@ -64,9 +64,11 @@ impl Asking {
             };
             let _ = timeout(PATIENCE, answered).await;
         }
-        let decision = shared
-            .gate
-            .decide(generation, shared.clock.now(), &shared.thresholds.get());
+        let decision = shared.gate.decide(
+            generation,
+            shared.clock.now(),
+            &shared.thresholds.get().into(),
+        );
         let view = shared.gate.view();
         let counts = decision.is_serve() && view.generation == generation;
         view.proven_at

@@ -184,7 +184,7 @@ pub(super) fn is_open(shared: &Shared) -> bool {
         .decide(
             shared.map.generation(),
             shared.clock.now(),
-            &shared.thresholds.get(),
+            &shared.thresholds.get().into(),
         )
         .is_serve()
 }

@@ -134,7 +134,8 @@ impl Batch {
         let at = shared.clock.now();
         let thresholds = self.serving.thresholds(&self.demand, at);
         let generation = shared.map.generation();
-        let served = match shared.gate.decide(generation, at, &thresholds) {
+        let limits = thresholds.into();
+        let served = match shared.gate.decide(generation, at, &limits) {
             Decision::Serve { age } => Some(Served {
                 generation,
                 at,
@@ -181,7 +182,7 @@ impl Batch {
         let stands = match served {
             Some(served) => shared
                 .gate
-                .recheck(&served, generation, now, &thresholds)
+                .recheck(&served, generation, now, &limits)
                 .is_serve(),
             None if oldest >= arrived => self.serving.age_of(oldest).is_some(),
             None => now.saturating_since(oldest) <= thresholds.max_age,

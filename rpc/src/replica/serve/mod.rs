@@ -311,8 +311,8 @@ impl Serving {
         let shared = &self.shared;
         let decide = || {
             let (generation, now) = (shared.map.generation(), shared.clock.now());
-            let thresholds = self.thresholds(&Demand::default(), now);
-            shared.gate.decide(generation, now, &thresholds)
+            let limits = self.thresholds(&Demand::default(), now).into();
+            shared.gate.decide(generation, now, &limits)
         };
         match decide().refused() {
             // Once more: a change of generation may have come in between.
@@ -408,9 +408,9 @@ impl Serving {
             return Attempt::Found(found, Fresh::Unproven);
         }
         let at = shared.clock.now();
-        let thresholds = self.thresholds(demand, at);
+        let limits = self.thresholds(demand, at).into();
         let generation = shared.map.generation();
-        let age = match shared.gate.decide(generation, at, &thresholds) {
+        let age = match shared.gate.decide(generation, at, &limits) {
             Decision::Serve { age } => age,
             Decision::Refuse(refusal) => return self.refused(refusal.reason, generation),
         };
@@ -424,7 +424,7 @@ impl Serving {
         let generation = snapshot.generation();
         drop(snapshot);
         let now = shared.clock.now();
-        let decision = shared.gate.recheck(&served, generation, now, &thresholds);
+        let decision = shared.gate.recheck(&served, generation, now, &limits);
         match decision {
             Decision::Serve { age } => {
                 let lag = shared.gate.view().lag;

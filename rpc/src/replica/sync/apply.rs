@@ -137,7 +137,7 @@ impl Applier {
             thresholds,
             ..
         } = self.shared();
-        gate.decide(map.generation(), clock.now(), &thresholds.get())
+        gate.decide(map.generation(), clock.now(), &thresholds.get().into())
             .is_serve()
     }
 

@@ -143,7 +143,7 @@ impl World {
         let now = self.shared.clock.now();
         self.shared
             .gate
-            .decide(map, now, &self.shared.thresholds.get())
+            .decide(map, now, &self.shared.thresholds.get().into())
             .is_serve()
     }
 
