@@ -58,7 +58,7 @@ impl<'s> IntoIterator for &'s Snapshot<'_> {
 impl<'s> Iterator for Scan<'s, '_> {
     type Item = EntryRef<'s>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<EntryRef<'s>> {
         self.range.next().map(EntryRef::new)
     }

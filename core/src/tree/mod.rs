@@ -139,8 +139,8 @@ const MERGED_MAX: usize = CAPACITY * 3 / 4;
 
 /// Bound on the levels of inner nodes. Two neighbours hold more than
 /// `MERGED_MAX` keys together, so a level has at most a twelfth of the nodes of
-/// the one below it: 16 levels are beyond any memory.
-const MAX_HEIGHT: usize = 16;
+/// the one below it: 12 levels are beyond any memory.
+const MAX_HEIGHT: usize = 12;
 
 /// A tree as a root record holds it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -245,6 +245,18 @@ impl Leaf {
         }
     }
 
+    /// The pointer in slot `place`, if that is below `stop`, which is at most the
+    /// number of slots.
+    #[inline(always)]
+    pub(super) fn occupied(&self, place: usize, stop: usize) -> Option<EntryPtr> {
+        debug_assert!(stop <= self.len());
+        if place < stop {
+            *self.slots.get(place)?
+        } else {
+            None
+        }
+    }
+
     /// Asks for the pointer in slot `place`.
     #[inline]
     pub(super) fn prefetch_pointer(&self, place: usize) {

@@ -173,6 +173,7 @@ impl<'s> Cursor<'s> {
     }
 
     /// Asks for the next leaf, if it is under the same node.
+    #[inline(never)]
     fn prefetch_next_leaf(&self) {
         let above = self.depth.checked_sub(1).and_then(|above| self.way[above]);
         if let Some((inner, place)) = above
@@ -238,25 +239,37 @@ impl<'s> Range<'s, '_> {
     }
 }
 
+impl Range<'_, '_> {
+    /// The next region, wherever that is.
+    #[inline(never)]
+    fn next_settled(&mut self) -> Option<EntryPtr> {
+        let leaf = self.settle()?;
+        let place = self.front.place;
+        self.front.place += 1;
+        Some(leaf.pointer(place))
+    }
+}
+
 impl Iterator for Range<'_, '_> {
     type Item = EntryPtr;
 
-    #[inline]
+    // Always in line: this is a load and a few comparisons, a call as much again.
+    #[inline(always)]
     fn next(&mut self) -> Option<EntryPtr> {
-        // Mostly the front stands in a leaf that has more, and there is no back.
-        let leaf = match self.front.leaf {
-            Some(leaf) if self.back.is_none() && self.front.place < self.stop => leaf,
-            _ => self.settle()?,
-        };
         let place = self.front.place;
-        self.front.place += 1;
-        let ahead = place + AHEAD;
-        if ahead < self.stop {
-            leaf.pointer(ahead).prefetch();
-        } else if ahead == leaf.len() {
-            self.front.prefetch_next_leaf();
+        match self.front.leaf {
+            // Mostly the front stands in a leaf that has more, and there is no back.
+            Some(leaf) if place < self.stop && self.back.is_none() => {
+                self.front.place = place + 1;
+                if let Some(ahead) = leaf.occupied(place + AHEAD, self.stop) {
+                    ahead.prefetch();
+                } else if place + AHEAD == leaf.len() {
+                    self.front.prefetch_next_leaf();
+                }
+                leaf.occupied(place, self.stop)
+            }
+            _ => self.next_settled(),
         }
-        Some(leaf.pointer(place))
     }
 }
 
