@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 0..=3 | reason | markers, once: 0 is "valid", anything else the first [`InvalidReason`] |
 //! | 4 | `LEADER_PIN` | markers. Set, never cleared |
-//! | 5 | `INHERITED_PIN` | the writer that replaced a pinned entry by this one. Set, never cleared once published (an attempt to publish that failed is no publication); both pins mean the same |
+//! | 5 | `INHERITED_PIN` | the writer that replaced a pinned entry by this one, or an earlier one that hands a late pin down. Set, never cleared once published (an attempt to publish that failed is no publication); both pins mean the same |
 //! | 6 | `SUPERSEDED` | the writer that replaced or removed the entry. Set, never cleared |
 //! | 7 | `RELOAD_ON_ACCESS` | set by markers and by who restores a reload; cleared by who takes it |
 //! | 8 | `DELAYED_PENDING` | set by markers; cleared by the sweeper that ripens it |
@@ -43,6 +43,13 @@
 //! An entry is put into one map, once: `SUPERSEDED` and an inherited pin are about
 //! that map, and a description that two maps hold has an entry, and a word, in each.
 //!
+//! - Every transition is one read-modify-write that is a Release, and every look is an
+//!   Acquire: who sees a mark sees what its marker had done before. One that finds
+//!   nothing to change writes nothing, and passes nothing on.
+//! - Expired is not invalid: marks and reloads go on, only [`StateWord::renew`] says so.
+//!   `FIXED` holds a deadline where it is, and means nothing for an entry without one,
+//!   which never expires; a `LEASED` word with no time has no deadline either.
+//!
 //! # Three degrees of doubt
 //!
 //! *Invalid* or *expired*: load the region; if that fails, so does the request.
@@ -75,7 +82,13 @@
 //! The replacement may have been replaced itself by the time that it gets the
 //! pin, by a writer who then found none on it. Handing a pin down is a
 //! read-modify-write, too: it shows `SUPERSEDED` in the heir, and the pin goes on
-//! to whatever is live by then.
+//! to whatever is live by then: the region's entry in the root that is published now,
+//! found by its id. Each time it is that entry and the one that was pinned that are
+//! compared (same id and epoch, not the PD leader's word), not those in between; so a
+//! pin may reach an entry beyond one of the PD leader's, which costs one question more.
+//!
+//! A region that is removed and put again, in one batch or in two, has no heir: the pin
+//! has ended. One that is put under the same epoch with another range is a replacement.
 //!
 //! Between publication and the second step the replacement can be seen without
 //! the pin that it is about to get, so loads may still ask a follower until that

@@ -32,11 +32,14 @@
 //! A *writer* pins a guard, loads the root in the same way, and builds the next one
 //! beside it: of each node on the way to a change it makes a copy of its own, once,
 //! and shares all others. Then it swings the pointer from the root that it loaded
-//! to its own by one compare-and-swap (Release: all that is new is written before).
+//! to its own by one compare-and-swap (Release: all that is new is written before;
+//! Relaxed if it fails, since the root is then loaded again).
 //!
-//! - It succeeds: the old root, the nodes and pages that were copied and the
-//!   entries that were displaced are unreachable for whoever pins from now on. The
-//!   entries are superseded and their late pins handed down (`entry/word.rs`). Then
+//! - It succeeds: the counts of the new entries become the map's; until then they are
+//!   the caller's, as those of refused ones stay. The old root, the nodes and pages
+//!   that were copied and the entries that were displaced are unreachable for whoever
+//!   pins from now on; so are entries that the same batch has put and displaced again.
+//!   The entries are superseded and their late pins handed down (`entry/word.rs`). Then
 //!   all of it goes to the reclaimer in one bag.
 //! - It fails: another writer was faster. The private copies are freed at once, and
 //!   all is done again from the root that is there now, the rules of epochs
@@ -46,7 +49,8 @@
 //! A bag is freed some time after the last guard that was pinned when it was handed
 //! over has ended, by any thread that pins or flushes, a reader's included. For an
 //! entry this gives up the map's count; [`SharedEntry`](crate::SharedEntry)s keep it
-//! alive. A map that was replaced whole goes in portions.
+//! alive. A map that was replaced whole is walked once its guards are gone, a portion at
+//! a time, each on whatever thread collects next.
 //!
 //! The writer's guard lasts from before the first load until the bag is handed over;
 //! retries keep it. Until the swap it keeps the root that was read alive, so that no
@@ -56,6 +60,10 @@
 //!
 //! A thread that stops with a guard, reader or writer, stops nobody, but holds back
 //! all freeing in the process. What a writer has replaced waits for its last step.
+//!
+//! Pages of the index of ids live by the same rules as nodes, tags included; the lowest
+//! ones point to the entries themselves. Separators and what a node keeps of its keys
+//! are bytes of their own, and outlive the entries that they came from.
 //!
 //! # Life of a node
 //!
@@ -68,11 +76,15 @@
 //! Blocks of separators live by the same rules, without a count of the nodes that
 //! share one. These are copies of one node, of which the newest tree holds one: the
 //! edit that changes the block or drops that node retires it, and older snapshots
-//! have it until their guards end.
+//! have it until their guards end. A block has a tag of its own, by which an edit knows
+//! whether it may change it in place: a private node may still share its block.
 //!
 //! A node's tag says which edit may change it: the version that the edit set out
 //! to publish. Versions of published roots only grow, so an edit that starts
-//! from version `v` meets tags up to `v`, and its own, `v + 1`.
+//! from version `v` meets tags up to `v`, and its own, `v + 1`. (Two edits at a time may
+//! both have that; neither sees the other's nodes, and one of them fails.) A map that
+//! was filled aside has versions of its own; when it takes another's place its root gets
+//! one above those of both.
 //!
 //! # Why this shape
 //!
