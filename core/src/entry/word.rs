@@ -39,16 +39,15 @@
 //!   displacement by another region and the replacement of the whole map end it.
 //! - On an entry that is superseded nothing moves at all, but for a pin that a
 //!   writer hands down (below). Replacing the whole map supersedes nothing.
-//!
-//! An entry is put into one map, once: `SUPERSEDED` and an inherited pin are about
-//! that map, and a description that two maps hold has an entry, and a word, in each.
-//!
 //! - Every transition is one read-modify-write that is a Release, and every look is an
 //!   Acquire: who sees a mark sees what its marker had done before. One that finds
 //!   nothing to change writes nothing, and passes nothing on.
 //! - Expired is not invalid: marks and reloads go on, only [`StateWord::renew`] says so.
 //!   `FIXED` holds a deadline where it is, and means nothing for an entry without one,
 //!   which never expires; a `LEASED` word with no time has no deadline either.
+//!
+//! An entry is put into one map, once: `SUPERSEDED` and an inherited pin are about
+//! that map, and a description that two maps hold has an entry, and a word, in each.
 //!
 //! # Three degrees of doubt
 //!
