@@ -19,7 +19,7 @@ use crate::cluster::Cluster;
 use crate::error::InteropError;
 use crate::feeder::Feeder;
 use crate::quiet::{compare, wait_until_settled};
-use crate::replica::{Replica, Setting, max_age, tight};
+use crate::replica::{Replica, Setting, max_age, tight_at_rest};
 
 /// What to run.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub async fn run(plan: &Plan) -> Result<(), InteropError> {
     let setting = Setting {
         name: "tidegate",
         when_stale: "refuse",
-        config: tight(""),
+        config: tight_at_rest(),
     };
     let replica = Replica::start(
         &plan.tidegate,
