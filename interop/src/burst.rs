@@ -11,7 +11,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tidegate::pd::Dialect;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::client::{Answer, Asker, Question, connect};
 use crate::cluster::{Cluster, ModelRegion};
@@ -24,8 +24,6 @@ use crate::status::status;
 
 /// Identifies the cluster.
 const CLUSTER: u64 = 7;
-/// For the replica to know the leader.
-const LEADER_LIMIT: Duration = Duration::from_secs(30);
 
 /// How large the burst is.
 #[derive(Clone, Debug)]
@@ -106,7 +104,7 @@ async fn once(burst: &Burst, when_stale: &'static str) -> Result<Cost, InteropEr
     };
     let endpoints = pd.endpoints().join(",");
     let replica = Replica::spawn(&burst.tidegate, &dir, &endpoints, &setting)?;
-    knows_leader(&replica).await?;
+    replica.knows_leader().await?;
 
     let asked = pd.leader_here()?.lookups();
     let regions: Arc<[ModelRegion]> = cluster.regions().into();
@@ -196,22 +194,4 @@ async fn asks(replica: &Replica) -> Option<u64> {
     ["batches", "unary", "scans", "looks"]
         .into_iter()
         .try_fold(0, |sum, name| Some(sum + count(name)?))
-}
-
-async fn knows_leader(replica: &Replica) -> Result<(), InteropError> {
-    let started = Instant::now();
-    loop {
-        let page = status(replica.url()).await;
-        if page.is_some_and(|page| page["leader"]["url"].is_string()) {
-            return Ok(());
-        }
-        if started.elapsed() > LEADER_LIMIT {
-            return Err(InteropError::Timeout {
-                what: "the replica's knowing the leader",
-                limit: LEADER_LIMIT,
-                detail: format!("; its last lines:\n{}", replica.tail()),
-            });
-        }
-        sleep(Duration::from_millis(20)).await;
-    }
 }

@@ -9,7 +9,8 @@
 //!
 //! [`run`] is the comparison, whose files are read in the order of that picture. [`drill`] has the faults: with [`pd`],
 //! three members that can be moved, killed and cut off, and [`judge`], which knows what the leader had when. [`burst`]
-//! counts what cold clients cost the leader.
+//! counts what cold clients cost the leader, [`stock`] runs programs that are built on stock clients, and [`side`]
+//! measures what a lookup, a region and a start cost.
 
 pub mod authority;
 pub mod burst;
@@ -27,4 +28,7 @@ pub mod quiet;
 pub mod replica;
 pub mod run;
 pub mod seeding;
+pub mod side;
 pub mod status;
+pub mod stock;
+pub mod store;

@@ -13,7 +13,8 @@ use tidegate_interop::drill::stage::Conditions;
 use tidegate_interop::error::InteropError;
 use tidegate_interop::pd::played::{Play, config};
 use tidegate_interop::run::{Plan, run};
-use tidegate_interop::{burst, drill};
+use tidegate_interop::side::Side;
+use tidegate_interop::{burst, drill, side, stock};
 
 /// Runs `tidegate serve` against a PD: compares its answers, and puts it through drills.
 #[derive(Debug, Parser)]
@@ -31,6 +32,10 @@ enum Command {
     Drills(Drills),
     /// Let cold clients look up at a replica whose gate is shut, and count what reaches the leader
     Burst(BurstArgs),
+    /// Look regions up with a program that is built on a stock client
+    Stock(Stock),
+    /// Measure what a lookup, a region and a start cost
+    Side(SideArgs),
     /// Play the leader that a drill kills
     #[command(hide = true)]
     Lead(Lead),
@@ -109,6 +114,38 @@ struct BurstArgs {
 }
 
 #[derive(Debug, clap::Args)]
+struct Stock {
+    /// Path of the built tidegate program
+    #[arg(long)]
+    tidegate: PathBuf,
+    /// The client: a program that takes -pd and -keys, as those of interop/go and interop/stock do
+    #[arg(long)]
+    client: PathBuf,
+    /// What it is called in the report
+    #[arg(long)]
+    label: String,
+    /// The dialect of the leader's sync streams
+    #[arg(long, default_value_t = Dialect::Master)]
+    dialect: Dialect,
+}
+
+#[derive(Debug, clap::Args)]
+struct SideArgs {
+    /// Path of the built tidegate program
+    #[arg(long)]
+    tidegate: PathBuf,
+    /// Regions
+    #[arg(long, default_value_t = 1_000_000)]
+    regions: u64,
+    /// Seconds of each load
+    #[arg(long, default_value_t = 15)]
+    seconds: u64,
+    /// Connections that ask at once
+    #[arg(long, default_value_t = 8)]
+    connections: u64,
+}
+
+#[derive(Debug, clap::Args)]
 struct Lead {
     #[arg(long)]
     port: u16,
@@ -145,6 +182,17 @@ async fn main() -> ExitCode {
                 lookups: args.lookups,
                 regions: args.regions,
                 seed: args.seed,
+                dir: dir.path().to_owned(),
+            })
+            .await
+        }
+        Command::Stock(args) => stock(args, dir.path()).await,
+        Command::Side(args) => {
+            side::run(&Side {
+                tidegate: args.tidegate,
+                regions: args.regions,
+                seconds: args.seconds,
+                connections: args.connections,
                 dir: dir.path().to_owned(),
             })
             .await
@@ -192,9 +240,26 @@ async fn drills(args: Drills, dir: &Path) -> Result<(), InteropError> {
         regions: args.regions,
         long: Duration::from_secs(args.long),
         seed: args.seed,
+        further: String::new(),
         dir: dir.to_owned(),
     };
     drill::run(&conditions, &args.only).await
+}
+
+async fn stock(args: Stock, dir: &Path) -> Result<(), InteropError> {
+    let conditions = Conditions {
+        tidegate: args.tidegate,
+        own: PathBuf::new(),
+        etcd: None,
+        dialect: args.dialect,
+        when_stale: "read-through",
+        regions: 3_000,
+        long: Duration::ZERO,
+        seed: 1,
+        further: String::new(),
+        dir: dir.to_owned(),
+    };
+    stock::run(&conditions, &args.client, &args.label).await
 }
 
 /// Leads until it is killed, or until the program that started it is gone.

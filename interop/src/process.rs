@@ -72,6 +72,24 @@ impl Process {
         })
     }
 
+    /// Waits until the child has ended by itself; returns how, and all that it printed.
+    pub async fn finish(
+        mut self,
+        limit: Duration,
+    ) -> Result<(std::process::ExitStatus, String), InteropError> {
+        match tokio::time::timeout(limit, self.child.wait()).await {
+            Ok(status) => Ok((
+                status.map_err(InteropError::system("wait for a child"))?,
+                std::fs::read_to_string(&self.log).unwrap_or_default(),
+            )),
+            Err(_) => Err(InteropError::Timeout {
+                what: "the end of a child",
+                limit,
+                detail: format!("; its last lines:\n{}", self.tail()),
+            }),
+        }
+    }
+
     /// Kills the child (SIGKILL) and waits until it is gone.
     pub async fn kill(mut self) -> Result<(), InteropError> {
         self.child

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::client::{Asker, Question, connect};
 use crate::error::InteropError;
 use crate::process::{Process, free_port};
+use crate::status::status;
 
 /// How long the replica may take from its start to its first answer.
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -137,6 +138,25 @@ impl Replica {
                 limit: READY_LIMIT,
                 detail,
             });
+        }
+    }
+
+    /// Waits until it knows the PD leader.
+    pub async fn knows_leader(&self) -> Result<(), InteropError> {
+        let started = Instant::now();
+        loop {
+            let page = status(&self.url).await;
+            if page.is_some_and(|page| page["leader"]["url"].is_string()) {
+                return Ok(());
+            }
+            if started.elapsed() > READY_LIMIT {
+                return Err(InteropError::Timeout {
+                    what: "the replica's knowing the leader",
+                    limit: READY_LIMIT,
+                    detail: format!("; its last lines:\n{}", self.tail()),
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 

@@ -53,6 +53,8 @@ pub struct Conditions {
     pub long: Duration,
     /// Seed of every random choice.
     pub seed: u64,
+    /// Further lines of the replica's config file.
+    pub further: String,
     /// Directory for data and logs.
     pub dir: PathBuf,
 }
@@ -145,9 +147,10 @@ impl Stage {
         let setting = Setting {
             name: "tidegate",
             when_stale: conditions.when_stale,
-            config: tight(
-                "time-threshold = \"4s\"\nbackend-timeout = \"1s\"\nmax-backoff = \"1s\"\n",
-            ),
+            config: tight(&format!(
+                "time-threshold = \"4s\"\nbackend-timeout = \"1s\"\nmax-backoff = \"1s\"\n{}",
+                conditions.further
+            )),
         };
         let replica = Replica::start(
             &conditions.tidegate,

@@ -11,9 +11,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tidegate::proto::pdpb;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
+use tokio_stream::{Stream, StreamExt};
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint, Server};
@@ -140,7 +141,7 @@ impl Front {
             // Its end is that of the task; what a connection suffers is for its two ends to see.
             let _ = Server::builder()
                 .add_routes(Routes::from(pages))
-                .serve_with_incoming(TcpListenerStream::new(listener))
+                .serve_with_incoming(incoming(listener))
                 .await;
         });
         Ok(Self { addr, serving })
@@ -156,6 +157,16 @@ impl Drop for Front {
     fn drop(&mut self) {
         self.serving.abort();
     }
+}
+
+/// Connections whose answers leave at once: held back for more to come, a small one waits 40 ms for its predecessor's
+/// acknowledgement.
+pub fn incoming(listener: TcpListener) -> impl Stream<Item = std::io::Result<TcpStream>> {
+    TcpListenerStream::new(listener).map(|accepted| {
+        let stream = accepted?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    })
 }
 
 async fn answer(
