@@ -112,8 +112,8 @@ struct ServeArgs {
 const SERVE_KEYS: &str = "\
 Keys of the config file: the flags' names, and
   max-age = \"10s\"            age from which on data is not served
-  broadcast-max-age = \"30s\"  the same while the PD leader is one of release 8.5; as max-age if
-                             that is set to something else than 10s
+  broadcast-max-age = \"30s\"  the same while the PD leader is one of release 8.5, which proves a quiet
+                             time 10 to 23 s late; unless set, max-age where that is longer than 30s
   max-outage = \"max-age\"     the same while PD has no leader at all
   time-threshold = \"30s\"     silence of the sync stream from which on data is not served
   index-threshold = 20000    changes behind from which on data is not served
@@ -139,9 +139,9 @@ Keys of the config file: the flags' names, and
                              bytes of one request
   max-scan-regions = 100000  regions that one scan may answer; who asks for more is told so
   max-scan-size = 67108864   bytes that one scan may answer
+  max-downstreams = 16       replicas that may follow this one
   [security] cacert-path, cert-path, key-path, cert-allowed-cn
                              files of TLS, and clients' names that are let in
-  max-downstreams = 16       replicas that may follow this one
   [log] level, format        format: text or json
   [log.file] filename, max-size, max-days, max-backups
                              MiB of the file; days and number of old ones; 0 for no bound

@@ -90,7 +90,8 @@ async fn settings_are_shown_and_changed_on_an_address_of_their_own() {
     )
     .await;
     assert!(
-        answer.starts_with("HTTP/1.1 200") && answer.contains("The config is updated."),
+        answer.starts_with("HTTP/1.1 200")
+            && answer.contains("The config is updated: max-age, audit-pass, log.level."),
         "{answer}"
     );
     let page = get(admin, CONFIG).await;
@@ -128,9 +129,29 @@ async fn settings_are_shown_and_changed_on_an_address_of_their_own() {
     );
     let answer = post(admin, r#"{"max-age": "4s"}"#).await;
     assert!(
-        answer.contains("The config is updated. Warning: max-age 4s is less than three times"),
+        answer.contains(
+            "The config is updated: max-age. Warning: max-age 4s is less than three times"
+        ),
         "{answer}"
     );
+    for (change, said) in [
+        ("{}", "There is nothing to change."),
+        // What was unwise before is not said again.
+        (
+            r#"{"log.level": "warn"}"#,
+            "The config is updated: log.level.\"",
+        ),
+        (
+            r#"{"audit-pass": "5m"}"#,
+            "The config is updated: audit-pass.\"",
+        ),
+    ] {
+        let answer = post(admin, change).await;
+        assert!(answer.contains(said), "{change}: {answer}");
+    }
+    // Who watches the log sees it at that level too.
+    let line = served.line_with("changed=\"audit-pass\"");
+    assert!(line.contains("settings were changed over HTTP"), "{line}");
     let answer = get(admin, "/status").await;
     assert!(
         answer.starts_with("HTTP/1.1 404") && answer.contains("at listen-addr"),

@@ -59,8 +59,6 @@ impl World {
         };
         let usual = ServeConfig::default();
         let config = ServeConfig {
-            // What a quiet leader of release 8.5 needs; else it would follow the scaled max-age.
-            broadcast_max_age: Some(usual.broadcast_max_age()),
             backend_endpoints: vec![leader.url().parse().expect("a URL")],
             listen: "http://127.0.0.1:0".parse().expect("a URL"),
             when_stale: WhenStale::Refuse,

@@ -211,7 +211,7 @@ async fn a_hangup_that_finds_pipes_freezes_nothing() {
     std::fs::remove_file(&config).expect("removed");
     std::fs::write(&config, "max-age = '9s'\n").expect("written");
     served.signal("HUP");
-    said("the settings were reloaded changed=\"no changes\"").await;
+    said("the settings were reloaded; none has changed").await;
     served.signal("TERM");
     assert_eq!(served.wait(), Some(0));
     said("stopped").await;

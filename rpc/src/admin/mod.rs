@@ -4,7 +4,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /router/api/v1/config` | all settings as JSON, as PD shows its own |
-//! | `POST /router/api/v1/config` | an object with the settings to change, all or nothing; 400 names each that cannot be |
+//! | `POST /router/api/v1/config` | an object with the settings to change, all or nothing: which were, and what is unwise about it; 400 names each that cannot be |
 //! | other | 404; gRPC, which belongs on the port of the lookups, is `Unimplemented` and told so |
 //!
 //! It knows no users: whoever reaches the address may use it, so it belongs on loopback, or asks for certificates: an
@@ -35,6 +35,7 @@ use url::Url;
 
 pub use self::tuner::Tuner;
 use crate::config::AdminConfig;
+use crate::config::tune::Change;
 use crate::replica::listener::{self, Door};
 use crate::tls::Tls;
 
@@ -159,8 +160,11 @@ async fn change(State(tuner): State<Arc<Tuner>>, request: Request) -> Response {
         }
     };
     match tuner.change(&patch) {
-        Ok(warnings) => {
-            let mut said = "The config is updated.".to_owned();
+        Ok(Change { changed, warnings }) => {
+            let mut said = match &changed[..] {
+                [] => "There is nothing to change.".to_owned(),
+                keys => format!("The config is updated: {}.", keys.join(", ")),
+            };
             for warning in warnings {
                 said += &format!(" Warning: {warning}.");
             }

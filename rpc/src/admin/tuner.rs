@@ -8,7 +8,7 @@ use serde_json::Value;
 use tracing::{info, warn};
 
 use crate::config::log::LogHandle;
-use crate::config::tune::{Unchanged, patched, take_over};
+use crate::config::tune::{Change, Unchanged, patch, take_over};
 use crate::config::{self, Overrides, Parsed, shown};
 use crate::regular_file::{PATIENCE, patiently};
 use crate::replica::state::Shared;
@@ -56,26 +56,25 @@ impl Tuner {
         shown::page(&self.current())
     }
 
-    /// Changes what `patch` says, all or nothing. What is unwise about the result comes back.
+    /// Changes what `wanted` says, all or nothing. What was changed, and what is unwise about it, comes back.
     ///
     /// # Errors
     /// [`Unchanged`] names each thing that is wrong.
-    pub fn change(&self, patch: &Value) -> Result<Vec<String>, Unchanged> {
+    pub fn change(&self, wanted: &Value) -> Result<Change, Unchanged> {
         let mut current = self.current();
-        let next = patched(&current, patch)?;
-        let (changed, _) =
-            take_over(&mut current, &next).map_err(|error| Unchanged(vec![error.to_string()]))?;
-        self.apply(&current);
-        drop(current);
-        let changed = match &changed[..] {
-            [] => "no changes".to_owned(),
-            keys => keys.join(", "),
-        };
-        info!(changed, "settings were changed over HTTP");
-        for warning in &next.warnings {
+        let change = patch(&mut current, wanted)?;
+        if !change.changed.is_empty() {
+            // Before the level may be another. Nobody at the file sees it, so that it is no matter of every day.
+            warn!(
+                changed = change.changed.join(", "),
+                "settings were changed over HTTP"
+            );
+        }
+        for warning in &change.warnings {
             warn!("{warning}");
         }
-        Ok(next.warnings)
+        self.apply(&current);
+        Ok(change)
     }
 
     /// Reads the file again and takes over what can be; opens the log file again. What is wrong goes to the log, and
@@ -108,7 +107,7 @@ impl Tuner {
 
     fn take(&self, new: &Parsed) {
         let mut current = self.current();
-        let (changed, fixed) = match take_over(&mut current, new) {
+        let (change, fixed) = match take_over(&mut current, new) {
             Ok(taken) => taken,
             Err(error) => {
                 warn!(%error, "the settings cannot be reloaded and stay as they are");
@@ -117,14 +116,13 @@ impl Tuner {
         };
         self.apply(&current);
         drop(current);
-        for warning in &new.warnings {
+        for warning in &change.warnings {
             warn!("{warning}");
         }
-        let changed = match &changed[..] {
-            [] => "no changes".to_owned(),
-            keys => keys.join(", "),
-        };
-        info!(changed, "the settings were reloaded");
+        match &change.changed[..] {
+            [] => info!("the settings were reloaded; none has changed"),
+            keys => info!(changed = keys.join(", "), "the settings were reloaded"),
+        }
         if !fixed.is_empty() {
             warn!(
                 unchanged = fixed.join(", "),

@@ -159,17 +159,13 @@ impl ServeConfig {
     }
 
     /// The age from which on data is not served while the PD leader is one of release 8.5. Such a leader shows every ten
-    /// seconds that nothing waits to be told, and only two such words are a proof: so 30 s, unless `max-age` was set to
-    /// something else than its default, which then holds for every leader.
+    /// seconds that nothing waits to be told, and only two such words are a proof: so 30 s unless it was set, or
+    /// `max-age` where that allows more. A `max-age` below 30 s does not lower it: a quiet leader could not be proven
+    /// in time, so who wants that has to say it of this bound.
     #[must_use]
     pub fn broadcast_max_age(&self) -> Duration {
-        let chosen = self.max_age != Thresholds::default().max_age;
-        let by_itself = if chosen {
-            self.max_age
-        } else {
-            BROADCAST_MAX_AGE
-        };
-        self.broadcast_max_age.unwrap_or(by_itself)
+        self.broadcast_max_age
+            .unwrap_or_else(|| self.max_age.max(BROADCAST_MAX_AGE))
     }
 
     /// The same with every threshold of the gate, the interval of probes and the pauses between
@@ -179,8 +175,9 @@ impl ServeConfig {
     pub fn scaled(mut self, divisor: u32) -> Self {
         let divisor = divisor.max(1);
         let thresholds = self.thresholds().scaled(divisor);
+        // Of the ages that were not scaled yet: what it comes to by itself is as much shorter.
+        self.broadcast_max_age = Some(self.broadcast_max_age() / divisor);
         self.max_age = thresholds.max_age;
-        self.broadcast_max_age = self.broadcast_max_age.map(|time| time / divisor);
         self.max_outage = self.max_outage.map(|time| time / divisor);
         self.time_threshold = thresholds.time_threshold;
         self.index_threshold = thresholds.index_threshold;

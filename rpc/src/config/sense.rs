@@ -187,6 +187,7 @@ fn thresholds(serve: &ServeConfig) -> Vec<String> {
         audit,
         ..
     } = serve;
+    let on_release85 = serve.broadcast_max_age();
     let remarks = [
         (
             *max_age < *probe_interval * 3,
@@ -200,10 +201,10 @@ fn thresholds(serve: &ServeConfig) -> Vec<String> {
             format!("max-age {max_age:?}: answers may be wrong for as long"),
         ),
         (
-            serve.broadcast_max_age.is_some_and(|age| age < secs(25)),
+            on_release85 < secs(25),
             format!(
-                "broadcast-max-age {:?} is less than 25s: a quiet leader of release 8.5 stops answers from the map",
-                serve.broadcast_max_age.unwrap_or_default()
+                "broadcast-max-age {on_release85:?} is less than 25s: a quiet leader of release 8.5 stops answers from \
+                 the map"
             ),
         ),
         (
@@ -420,6 +421,10 @@ mod tests {
         for (text, words) in [
             ("max-age = '5s'", "one lost probe"),
             ("max-age = '1h'", "answers may be wrong for as long"),
+            (
+                "broadcast-max-age = '15s'",
+                "broadcast-max-age 15s is less than 25s",
+            ),
             ("max-outage = '9s'", "an election"),
             ("time-threshold = '5s'", "PD's keepalive comes every 10s"),
             ("index-threshold = 10", "one large frame"),

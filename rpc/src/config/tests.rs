@@ -251,13 +251,19 @@ fn every_key_of_ours_is_shown() {
 }
 
 #[test]
-fn a_max_age_that_was_chosen_holds_for_leaders_of_release_85_too_unless_another_is() {
-    let age = |text| from_text(text).expect(text).serve.broadcast_max_age();
-    assert_eq!(age(""), Duration::from_secs(30));
-    assert_eq!(age("max-age = '5s'"), Duration::from_secs(5));
-    assert_eq!(
-        age("max-age = '5s'\nbroadcast-max-age = '25s'"),
-        Duration::from_secs(25)
-    );
+fn the_age_allowed_on_release_85_is_30s_or_what_was_said_and_no_less_than_a_longer_max_age() {
+    for (text, seconds) in [
+        ("", 30),
+        // A quiet leader could not be proven within it.
+        ("max-age = '5s'", 30),
+        ("max-age = '45s'", 45),
+        ("max-age = '5s'\nbroadcast-max-age = '25s'", 25),
+        ("max-age = '45s'\nbroadcast-max-age = '12s'", 12),
+    ] {
+        let serve = from_text(text).expect(text).serve;
+        let age = Duration::from_secs(seconds);
+        assert_eq!(serve.broadcast_max_age(), age, "{text}");
+        assert_eq!(serve.scaled(10).broadcast_max_age(), age / 10, "{text}");
+    }
     assert!(error_of("broadcast-max-age = '2s'").contains("probe-interval"));
 }

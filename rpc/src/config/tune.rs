@@ -24,14 +24,23 @@ pub const CHANGEABLE: &[&str] = &[
 #[error("{}", .0.join("\n"))]
 pub struct Unchanged(pub Vec<String>);
 
-/// The settings after a change of some: `patch` is an object as PD's `POST /config` takes it, with keys that have
+/// A change of settings.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The keys with another value than before; that of one may follow another's.
+    pub changed: Vec<&'static str>,
+    /// What is unwise now and was not before.
+    pub warnings: Vec<String>,
+}
+
+/// Changes some settings: `patch` is an object as PD's `POST /config` takes it, with keys that have
 /// their tables before them (`log.level`) or stand in them. Changes all or nothing.
 ///
 /// # Errors
 ///
 /// [`Unchanged`]: keys that nobody knows, keys that need a start, values that their keys cannot have, settings that
 /// contradict each other.
-pub fn patched(current: &Parsed, patch: &Value) -> Result<Parsed, Unchanged> {
+pub fn patch(current: &mut Parsed, patch: &Value) -> Result<Change, Unchanged> {
     let Value::Object(_) = patch else {
         return Err(Unchanged(vec![
             "not a JSON object; give one, as {\"max-age\": \"5s\"}".to_owned(),
@@ -61,16 +70,27 @@ pub fn patched(current: &Parsed, patch: &Value) -> Result<Parsed, Unchanged> {
     {
         wrong.push(error.to_string());
     }
-    if wrong.is_empty() {
-        next.warnings = sense::unwise(&next);
-        Ok(next)
-    } else {
-        Err(Unchanged(wrong))
+    if !wrong.is_empty() {
+        return Err(Unchanged(wrong));
     }
+    // Whole settings are compared, not those that were named: the value of one may follow another's.
+    let changed = known
+        .into_iter()
+        .zip(entries(&next))
+        .filter(|(old, new)| old != new)
+        .map(|((key, _), _)| key)
+        .collect();
+    let (before, now) = (sense::unwise(current), sense::unwise(&next));
+    let warnings = now.iter().filter(|said| !before.contains(said)).cloned();
+    let warnings = warnings.collect();
+    next.warnings.retain(|said| !before.contains(said));
+    next.warnings.extend(now);
+    *current = next;
+    Ok(Change { changed, warnings })
 }
 
-/// Takes from `new` what can be changed, if what that leads to can be. Tells the keys that were, and those that would need
-/// a start.
+/// Takes from `new` what can be changed, if what that leads to can be. Tells what was and what is unwise about it, and the
+/// keys that would need a start.
 ///
 /// # Errors
 ///
@@ -78,22 +98,29 @@ pub fn patched(current: &Parsed, patch: &Value) -> Result<Parsed, Unchanged> {
 pub fn take_over(
     current: &mut Parsed,
     new: &Parsed,
-) -> Result<(Vec<&'static str>, Vec<&'static str>), ConfigError> {
+) -> Result<(Change, Vec<&'static str>), ConfigError> {
     let (mut changed, mut fixed) = (Vec::new(), Vec::new());
     let mut next = current.clone();
+    // What is shown is what it comes to; whether it was said, or follows max-age, is taken over as it is.
+    next.serve.broadcast_max_age = new.serve.broadcast_max_age;
     for ((key, old), (_, value)) in entries(current).into_iter().zip(entries(new)) {
         if old == value {
             continue;
         }
-        if CHANGEABLE.contains(&key) && put(key, &value, &mut next).is_ok() {
+        if key == "broadcast-max-age"
+            || (CHANGEABLE.contains(&key) && put(key, &value, &mut next).is_ok())
+        {
             changed.push(key);
         } else {
             fixed.push(key);
         }
     }
     next.check()?;
+    let fresh = |said: &&String| !current.warnings.contains(said);
+    let warnings = new.warnings.iter().filter(fresh).cloned().collect();
+    next.warnings.clone_from(&new.warnings);
     *current = next;
-    Ok((changed, fixed))
+    Ok((Change { changed, warnings }, fixed))
 }
 
 fn put(key: &str, value: &Value, parsed: &mut Parsed) -> Result<(), ConfigError> {
@@ -138,23 +165,33 @@ mod tests {
         load(&Overrides::default(), None).expect("defaults")
     }
 
+    fn patched(change: Value) -> Result<(Parsed, Change), Unchanged> {
+        let mut parsed = defaults();
+        let change = patch(&mut parsed, &change)?;
+        Ok((parsed, change))
+    }
+
     #[test]
     fn what_can_be_changed_is_changed_in_either_form() {
         let patch = json!({"max-age": "5s", "index-threshold": 7, "audit-pass": "off", "log": {"level": "warn"}});
-        let next = patched(&defaults(), &patch).expect("good");
+        let (next, change) = patched(patch).expect("good");
+        assert_eq!(
+            change.changed,
+            ["max-age", "index-threshold", "audit-pass", "log.level"]
+        );
         assert_eq!(next.serve.max_age, Duration::from_secs(5));
         assert_eq!(
             (next.serve.index_threshold, next.serve.audit.pass),
             (7, None)
         );
         assert_eq!(next.log.level, LogLevel::Warn);
-        let dotted = patched(&defaults(), &json!({"log.level": "warn"})).expect("good");
+        let (dotted, _) = patched(json!({"log.level": "warn"})).expect("good");
         assert_eq!(dotted.log.level, LogLevel::Warn);
     }
 
     #[test]
     fn what_is_wrong_is_named_and_nothing_is_changed() {
-        let wrong = |patch| patched(&defaults(), &patch).expect_err("wrong").0;
+        let wrong = |patch| patched(patch).expect_err("wrong").0;
         let lines = wrong(
             json!({"max-aeg": "5s", "name": "x", "max-age": 5, "stall-threshold": null, "time-threshold": "4s"}),
         );
@@ -183,24 +220,15 @@ mod tests {
         new.serve.audit.pass = None;
         new.serve.name = "another".to_owned();
         let name = current.serve.name.clone();
+        let (change, fixed) = take_over(&mut current, &new).expect("good");
         assert_eq!(
-            take_over(&mut current, &new).expect("good"),
-            (
-                vec!["max-age", "broadcast-max-age", "audit-pass"],
-                vec!["name"]
-            )
+            (change.changed, fixed),
+            (vec!["max-age", "audit-pass"], vec!["name"])
         );
         assert_eq!(current.serve.max_age, Duration::from_secs(20));
-        assert_eq!(
-            current.serve.broadcast_max_age(),
-            Duration::from_secs(20),
-            "chosen for every leader"
-        );
         assert_eq!(current.serve.name, name);
-        assert_eq!(
-            take_over(&mut current, &new).expect("good"),
-            (vec![], vec!["name"])
-        );
+        let (change, fixed) = take_over(&mut current, &new).expect("good");
+        assert_eq!((change.changed, fixed), (vec![], vec!["name"]));
     }
 
     #[test]
@@ -223,12 +251,64 @@ mod tests {
     }
 
     #[test]
-    fn a_change_tells_what_is_unwise_about_it() {
-        let patch = json!({"max-age": "5s"});
-        let warnings = patched(&defaults(), &patch).expect("good").warnings;
-        assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert!(warnings[0].contains("one lost probe"), "{warnings:?}");
-        let wrong = patched(&defaults(), &json!({"index-threshold": u64::MAX})).expect_err("huge");
+    fn the_age_allowed_on_release_85_follows_max_age_by_either_way_until_it_is_set() {
+        let mut parsed = defaults();
+        let mut age = |change: Value| {
+            let change = patch(&mut parsed, &change).expect("good");
+            (parsed.serve.broadcast_max_age().as_secs(), change)
+        };
+        let (seconds, change) = age(json!({"max-age": "15s"}));
+        assert_eq!((seconds, &change.changed[..]), (30, &["max-age"][..]));
+        assert_eq!(change.warnings, [""; 0]);
+        let (seconds, change) = age(json!({"max-age": "45s"}));
+        let both = ["max-age", "broadcast-max-age"];
+        assert_eq!((seconds, &change.changed[..]), (45, &both[..]));
+        assert_eq!(age(json!({"max-age": "10s"})).0, 30, "and back");
+        // By the file: the same, and what was set over HTTP is gone.
+        let (seconds, change) = age(json!({"broadcast-max-age": "12s"}));
+        assert_eq!(seconds, 12);
+        assert!(
+            change.warnings[0].contains("less than 25s"),
+            "{:?}",
+            change.warnings
+        );
+        assert_eq!(age(json!({"max-age": "45s"})).0, 12, "set is set");
+        for (max_age, seconds) in [(12, 30), (60, 60), (10, 30)] {
+            let mut file = defaults();
+            file.serve.max_age = Duration::from_secs(max_age);
+            take_over(&mut parsed, &file).expect("good");
+            assert_eq!(parsed.serve.max_age.as_secs(), max_age);
+            assert_eq!(parsed.serve.broadcast_max_age().as_secs(), seconds);
+        }
+    }
+
+    #[test]
+    fn a_change_tells_what_is_unwise_about_it_once() {
+        let mut parsed = defaults();
+        let mut warnings = |change: Value| patch(&mut parsed, &change).expect("good").warnings;
+        let said = warnings(json!({"max-age": "5s"}));
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("one lost probe"), "{said:?}");
+        let said = warnings(json!({"audit-grace": "200ms"}));
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("audit-grace"), "{said:?}");
+        assert_eq!(warnings(json!({"log.level": "debug"})), [""; 0]);
+        assert_eq!(parsed.warnings.len(), 2, "{:?}", parsed.warnings);
+        // A reload that keeps one of them.
+        let mut file = defaults();
+        file.serve.max_age = Duration::from_secs(5);
+        file.warnings = sense::unwise(&file);
+        let (change, _) = take_over(&mut parsed, &file).expect("good");
+        assert_eq!(change.changed, ["audit-grace", "log.level"]);
+        assert_eq!(change.warnings, [""; 0]);
+        assert_eq!(parsed.warnings, file.warnings);
+        let nothing = patch(&mut parsed, &json!({})).expect("good");
+        assert!(nothing.changed.is_empty() && nothing.warnings.is_empty());
+    }
+
+    #[test]
+    fn a_number_beyond_every_bound_is_refused() {
+        let wrong = patched(json!({"index-threshold": u64::MAX})).expect_err("huge");
         assert_eq!(
             wrong.to_string(),
             "index-threshold: \"18446744073709551615\" cannot be used; give a whole number of changes from 1 to \

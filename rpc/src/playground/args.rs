@@ -11,19 +11,22 @@ use crate::pd::Dialect;
 
 /// What the words of the view and the report mean.
 const WORDS: &str = "\
-A third of the lookups is asked of the leader, the rest of the replicas; what those do not answer, the leader is asked.
+Of the leader and the replicas each is asked as many of the lookups; what replicas do not answer, the leader is asked.
   checked   items of answers, each region and each absence, compared with what the leader had
-  behind    items superseded when they were asked for; allowed, within the bounds of staleness
+  behind    items superseded when they were asked for, for less than 1 ms (0 ms) or longer; allowed, within the bounds
+            of staleness
   stale     items behind for longer than max-age, stall-threshold and one round trip: the gate is to prevent them
   refused   lookups that a shut gate did not answer, by reason
-  missed    lookups that an open gate let through and that the map had no answer to
+  missed    lookups that an open gate let through and that the map had no answer to: of regions that are gone, or of
+            new ones that have not come yet; the leader is asked then, and finds nothing either or what is new
 With --when-stale read-through neither is left to the client: the replica asks the leader. The regions of one answer need
 not have been true at one moment then (torn); each is judged by its own age.
-With --dialect release-8.5 that is 300 ms more: so far a proof may reach beyond the leader's last broadcast.
+With --dialect release-8.5 broadcast-max-age takes the place of max-age, 3s here for 1s: such a leader can prove a quiet
+time no sooner.
 With --chain a third replica follows the second one, and is struck by whatever strikes that. Its ages are counted from the
 leader's own answer, and its gate is as strict.
 Without --duration the fault comes again every 20s. Data turns stale once a fault lasts longer than those bounds,
-1.4s here: keep --duration at 10s or more.
+1.4s here, 3.4s with release-8.5: keep --duration at 10s or more, there at 15s.
 The last line is the verdict, ok or FAILED with what failed; with --output json it is in the report (verdict, passed).
 Exit code: 0 ok; 1 FAILED: stale or wrong answers (with --gate off only wrong ones), lookups without an answer, or
 nothing checked; 2 it could not start.";

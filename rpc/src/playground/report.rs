@@ -51,9 +51,9 @@ pub struct Report {
     pub stale_served: u64,
     /// The greatest age of any of them.
     pub stale_served_max_age_ms: u64,
-    /// max-age, stall-threshold and the allowance together.
+    /// max-age (on release 8.5 broadcast-max-age), stall-threshold and the allowance together.
     pub stale_after_ms: u64,
-    /// For one round trip, and on release 8.5 for how far a proof may reach beyond the leader's last broadcast.
+    /// For one round trip.
     pub allowance_ms: u64,
     /// The largest number of the leader's changes that an item was behind by.
     pub max_behind_changes: u64,
@@ -62,6 +62,8 @@ pub struct Report {
     pub torn: u64,
     /// The share of lookups that the leader answered, in its turn or for a replica that did not.
     pub leader_share: f64,
+    /// It is asked first for one lookup in so many.
+    pub leader_asked_of: u64,
     /// From the end of the fault to the first answer, of each replica that it struck, that was not behind.
     /// None without a fault, and while one has not recovered.
     pub time_to_recover_ms: Option<u64>,
@@ -145,8 +147,10 @@ impl Report {
                 self.stale_served
             )
         } else if struck && self.fault_too_short {
-            "ok (but the fault was too short to make anything stale: give --duration 10s)"
-                .to_owned()
+            format!(
+                "ok (but the fault was too short to make anything stale: give --duration {}s)",
+                long_enough(Duration::from_millis(self.stale_after_ms))
+            )
         } else if struck && self.time_to_recover_ms.is_none() {
             "ok (but no recovery from the fault was seen: give a longer --duration)".to_owned()
         } else {
@@ -156,14 +160,24 @@ impl Report {
 }
 
 /// The bounds in words.
-pub(super) fn explain(bounds: &Bounds) -> String {
+pub(super) fn explain(bounds: &Bounds, dialect: Dialect) -> String {
+    let age = match dialect {
+        Dialect::Master => "max-age",
+        Dialect::Release85 => "broadcast-max-age",
+    };
     format!(
-        "stale is older than {} ms: max-age {}, stall-threshold {}, allowance {}",
+        "stale is older than {} ms: {age} {}, stall-threshold {}, allowance {}",
         millis(bounds.stale_after()),
         millis(bounds.max_age),
         millis(bounds.stall_threshold),
         millis(bounds.allowance),
     )
+}
+
+/// The seconds of a run whose fault, a quarter of it, makes something stale; in fives, 10 at least.
+pub(super) fn long_enough(stale_after: Duration) -> u64 {
+    let needed = (stale_after * 4).as_secs() + 1;
+    needed.next_multiple_of(5).max(10)
 }
 
 /// Whole milliseconds.
@@ -207,9 +221,10 @@ impl fmt::Display for Report {
         writeln!(f, "duration          {:.1} s", self.duration_s)?;
         writeln!(
             f,
-            "lookups           {}, {:.1}% answered by the leader (it is asked a third)",
+            "lookups           {}, {:.1}% answered by the leader (asked first for 1 in {})",
             self.lookups,
-            self.leader_share * 100.0
+            self.leader_share * 100.0,
+            self.leader_asked_of
         )?;
         writeln!(f, "checked           {} items", self.checked)?;
         write!(f, "errors            {}", self.errors)?;
@@ -223,7 +238,7 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "behind            {}, by {} ms and {} changes at most",
+            "behind            {} items; the oldest for {} ms, at most {} of the leader's changes back",
             self.behind_served, self.behind_served_max_age_ms, self.max_behind_changes
         )?;
         write!(
@@ -306,6 +321,7 @@ mod tests {
             max_behind_changes: 12,
             torn: 0,
             leader_share: 0.375,
+            leader_asked_of: 3,
             time_to_recover_ms: Some(41),
             servers: vec![ServerReport {
                 name: "replica-2".to_owned(),
@@ -418,7 +434,15 @@ mod tests {
             fault_too_short: true,
             ..example()
         };
-        assert!(verdict(short.clone()).contains("too short"));
+        assert!(
+            verdict(short.clone())
+                .contains("too short to make anything stale: give --duration 10s")
+        );
+        let release85 = Report {
+            stale_after_ms: 3_400,
+            ..short.clone()
+        };
+        assert!(verdict(release85).contains("give --duration 15s"));
         let steady = Report {
             scenario: Scenario::Steady,
             time_to_recover_ms: None,
@@ -451,7 +475,8 @@ mod tests {
         let text = example().to_string();
         for part in [
             "stall, gate on, refuse, dialect master",
-            "37.5% answered by the leader (it is asked a third",
+            "37.5% answered by the leader (asked first for 1 in 3)",
+            "behind            4 items; the oldest for 700 ms, at most 12 of the leader's changes back",
             "41 ms after the fault",
             "age 2, apply_stall 3",
         ] {

@@ -240,7 +240,10 @@ impl Playground {
         }
         let serve = serve.scaled(SCALE);
         let bounds = Bounds {
-            max_age: serve.max_age,
+            max_age: match args.dialect {
+                Dialect::Master => serve.max_age,
+                Dialect::Release85 => serve.broadcast_max_age(),
+            },
             stall_threshold: serve.stall_threshold,
             allowance: ALLOWANCE,
         };
@@ -477,6 +480,7 @@ impl Playground {
             max_behind_changes: tally.max_behind_changes,
             torn: tally.torn,
             leader_share: tally.leader_share(),
+            leader_asked_of: 1 + self.replicas.len() as u64,
             time_to_recover_ms: tally.time_to_recover(struck).map(millis),
             fault_too_short: self.is_fault_too_short(),
             servers: std::iter::once(leader).chain(replicas).collect(),

@@ -3,7 +3,7 @@
 use super::{CYCLE, FAULT, Playground};
 use crate::playground::args::{Args, GateSwitch, WhenStale};
 use crate::playground::faults::Scenario;
-use crate::playground::report::explain;
+use crate::playground::report::{explain, long_enough};
 
 impl Playground {
     /// What a user has to know, the addresses among it. In lines of 80 columns.
@@ -21,7 +21,7 @@ impl Playground {
         let mut text = format!(
             "{regions} regions, {churn} changes a second, scenario {scenario}, dialect {dialect}\n\
              keepalives, probes and thresholds run at a tenth of their real values;\n{}\n",
-            explain(&self.bounds),
+            explain(&self.bounds, *dialect),
         );
         text += match (gate, when_stale) {
             (GateSwitch::Off, _) => {
@@ -36,7 +36,10 @@ impl Playground {
             }
         };
         if self.is_fault_too_short() {
-            text += "warning: the fault is too short to make anything stale; give --duration 10s\n";
+            text += &format!(
+                "warning: the fault is too short to make anything stale; give --duration {}s\n",
+                long_enough(self.bounds.stale_after())
+            );
         }
         if duration.is_none() {
             text += "until Ctrl-C";
