@@ -77,4 +77,17 @@ async fn f5_a_change_at_the_leader_is_answered_by_the_replica_of_a_replica() {
     assert_eq!(status(&get(up.addr, "/status").await)["followers"], 1);
     let down_status = status(&get(down.addr, "/status").await);
     assert_eq!(down_status["path"].as_array().expect("ids").len(), 1);
+
+    // A follower does not keep the one that it follows from stopping, and knows why it has gone.
+    up.signal("TERM");
+    let ended = tokio::task::spawn_blocking(move || {
+        let stopped = up.line_with("stopped");
+        let left = down.line_with("not following the replica");
+        (stopped, up.wait(), left)
+    });
+    let (stopped, code, left) = ended.await.expect("ended");
+    assert!(!stopped.contains("cut"), "{stopped}");
+    assert_eq!(code, Some(0));
+    assert!(left.contains("the upstream stops"), "{left}");
+    assert!(left.contains("it is tried again"), "{left}");
 }

@@ -27,6 +27,12 @@ const BEHIND: &str = "tidegate-behind-ms";
 /// What a replica that asks for a sync stream says of itself (`caller_component`); `caller_id` is the term of its index.
 pub(crate) const CALLER: &str = "tidegate";
 
+/// Why a stream ends whose replica stops (Unavailable).
+pub(crate) const STOPPING: &str = "this replica is stopping";
+
+/// Why a replica that has just started refuses a stream (Unavailable).
+pub(crate) const NOTHING_YET: &str = "this replica has nothing yet that could be followed";
+
 /// The most replicas between PD and one that follows.
 pub(crate) const LONGEST_PATH: usize = 8;
 

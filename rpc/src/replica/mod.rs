@@ -12,7 +12,8 @@
 //! on. A start fails for what no retry heals: an address that cannot be used, endpoints of different clusters. PD out
 //! of reach is retried.
 //!
-//! A stop first says so (health turns to NOT_SERVING), stops accepting, answers what was accepted, and then lets go.
+//! A stop first says so (health turns to NOT_SERVING), ends the streams of replicas that follow, stops
+//! accepting, answers what was accepted, and then lets go.
 //! What is not done by the deadline is cut.
 
 pub mod ask;
@@ -422,7 +423,9 @@ impl Bound {
             registrar,
         });
         let registering = pages.registrar.clone().map(Registrar::spawn);
-        let chain = Chain::new(sync.id(), config.max_downstreams, stop_sync.clone());
+        // Followers are let go when a stop begins: they have others to follow, and would outlast every deadline.
+        let draining = pages.serving.draining();
+        let chain = Chain::new(sync.id(), config.max_downstreams, draining);
         let chain = Arc::new(chain);
         shared.link(Arc::clone(&chain));
         tokio::spawn(chain.maintain());

@@ -82,7 +82,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A process that goes by `id` and has at most `downstreams` followers.
+    /// A process that goes by `id` and has at most `downstreams` followers, whose streams end at `stopping`.
     #[must_use]
     pub fn new(id: &str, downstreams: usize, stopping: CancellationToken) -> Self {
         Self {

@@ -8,12 +8,12 @@ use tokio::time::timeout;
 use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
-use crate::pd::told::{CALLER, LONGEST_PATH};
+use crate::pd::told::{CALLER, LONGEST_PATH, NOTHING_YET};
 use crate::pd::{Term, Told};
 use crate::proto::pdpb::{SyncRegionRequest, SyncRegionResponse};
 use crate::replica::persist::Reign;
 use crate::replica::state::Shared;
-use crate::syncer::outlet::{Outflow, Outlet, outlet};
+use crate::syncer::outlet::{Outflow, outlet};
 use crate::syncer::{frame, handshake};
 
 use super::Chain;
@@ -24,8 +24,6 @@ use super::stream::{Downstream, End};
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Regions in a frame.
 pub(super) const MAX_BATCH: usize = 1_000;
-/// How long a follower that does not read has for the reason why its stream ends.
-const FAREWELL: Duration = Duration::from_millis(200);
 
 /// An accepted request.
 #[derive(Debug)]
@@ -126,22 +124,13 @@ where
         };
         chain.streams.leave(&name, &seat);
         tracing::info!(follower = %name, %end, "a replica follows no more");
-        farewell(frames, &end, cluster_id).await;
+        if end != End::Left {
+            frames.finish(end.status());
+        }
         // Kept until here: to drop them would tell the follower to stop.
         drop(requests);
     });
     Ok(Opened { told, frames: flow })
-}
-
-async fn farewell(frames: Outlet<SyncRegionResponse>, end: &End, cluster_id: u64) {
-    match end {
-        End::Left => return,
-        End::Stopped => {
-            let _ = timeout(FAREWELL, frames.send(frame::stopped(cluster_id))).await;
-        }
-        _ => {}
-    }
-    frames.finish(end.status());
 }
 
 /// The one frame that a probe gets.
@@ -190,7 +179,7 @@ pub(super) fn is_open(shared: &Shared) -> bool {
 }
 
 fn not_yet() -> Status {
-    Status::unavailable("this replica has nothing yet that could be followed")
+    Status::unavailable(NOTHING_YET)
 }
 
 fn not_fresh() -> Status {

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::Status;
 
+use crate::pd::told::STOPPING;
 use crate::proto::pdpb::SyncRegionResponse;
 use crate::replica::state::Shared;
 use crate::syncer::frame;
@@ -251,7 +252,7 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Left => f.write_str("the follower left"),
-            Self::Stopped => f.write_str("region syncer stopped"),
+            Self::Stopped => f.write_str(STOPPING),
             Self::Replaced => f.write_str("region syncer stream closed: another took its name"),
             Self::Blocked => {
                 f.write_str("region syncer stream closed: a frame was not read in time")

@@ -461,10 +461,9 @@ async fn f5_a_stop_says_so() {
     let mut follower = upstream.follow("one", 100).await;
     assert_eq!(follower.next().await, (100, vec![]));
     upstream.stop.cancel();
-    let last = follower.frame().await.unwrap();
-    assert!(last.header.unwrap().error.is_some());
+    let last = follower.frame().await.unwrap_err();
     assert_eq!(
-        follower.frame().await.unwrap_err().code(),
-        Code::Unavailable
+        (last.code(), last.message()),
+        (Code::Unavailable, "this replica is stopping")
     );
 }

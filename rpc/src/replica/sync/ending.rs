@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::pd::told::{NOTHING_YET, STOPPING};
 use crate::pd::{CallError, ResolveError};
 use crate::proto::convert::Malformed;
 
@@ -63,6 +64,15 @@ impl Ending {
         matches!(self, Self::Regressed | Self::Distrusted | Self::Gap { .. })
     }
 
+    /// Whether the replica that is to be followed has only just started, as is to be expected when both have.
+    pub(super) fn is_too_early(&self) -> bool {
+        self.says(NOTHING_YET)
+    }
+
+    fn says(&self, what: &str) -> bool {
+        matches!(self, Self::Call(CallError::Status { status, .. }) if status.message() == what)
+    }
+
     /// The name in logs; a change of it is what is logged.
     pub(super) fn name(&self) -> &'static str {
         match self {
@@ -70,6 +80,8 @@ impl Ending {
             Self::NoLeader(ResolveError::Unreachable { .. }) => "no PD member answers",
             Self::NoLeader(_) => "no leader",
             Self::NotLeading => "the member named does not lead",
+            Self::Call(_) if self.says(STOPPING) => "the upstream stops",
+            Self::Call(_) if self.is_too_early() => "the upstream has nothing yet",
             Self::Call(_) => "call failed",
             Self::Closed => "closed by the remote",
             Self::LeaderError(_) => "error reported by the remote",

@@ -64,7 +64,7 @@ use rand::rngs::SmallRng;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use crate::pd::{
     Backoff, ClusterProof, Dialect, DifferentClusters, Membership, PdTransport, ResolveError,
@@ -395,6 +395,10 @@ impl<T: PdTransport> Driver<T> {
         }
         let (reason, detail) = (ending.name(), ending.detail());
         let is_news = self.context.notes.is_news_or_due(reason);
+        let then = match self.context.config.upstreams.len() {
+            0 | 1 => "it is tried again",
+            _ => "the next upstream is tried",
+        };
         match &self.upstream {
             Upstream::Pd if is_news => {
                 warn!(reason, detail, "not following the PD leader; retrying")
@@ -403,16 +407,22 @@ impl<T: PdTransport> Driver<T> {
                 reason,
                 detail, "still not following the PD leader; retrying"
             ),
+            Upstream::Replica(upstream) if is_news && ending.is_too_early() => {
+                info!(
+                    upstream,
+                    reason, detail, "not following the replica yet; {then}"
+                );
+            }
             Upstream::Replica(upstream) if is_news => {
                 warn!(
                     upstream,
-                    reason, detail, "not following the replica; the next upstream is tried"
+                    reason, detail, "not following the replica; {then}"
                 );
             }
             Upstream::Replica(upstream) => {
                 debug!(
                     upstream,
-                    reason, detail, "still not following a replica; the next upstream is tried"
+                    reason, detail, "still not following a replica; {then}"
                 );
             }
         }
