@@ -29,14 +29,21 @@ pub(super) async fn ask<T: PdTransport>(
     spoken: Arc<Spoken>,
     mut feed: watch::Receiver<Feed>,
 ) {
-    if feed.wait_for(|feed| *feed == Feed::Answering).await.is_ok()
-        && !spoken.is_known()
-        && context.shared.gate.view().head > 0
-        && begins_a_snapshot(&context, &url, cluster_id).await
-    {
-        debug!("the leader speaks master's dialect");
-        spoken.shown_master();
-        context.shared.note_dialect(Dialect::Master);
+    if feed.wait_for(|feed| *feed == Feed::Answering).await.is_ok() {
+        // The bound that goes with the dialect holds from the moment that the map's proofs are this leader's, not from
+        // the next probe on: who believes in release 8.5 for longer serves what master's bound forbids.
+        let thresholds = &context.shared.thresholds;
+        thresholds.set_dialect(spoken.dialect());
+        if !spoken.is_known()
+            && context.shared.gate.view().head > 0
+            && begins_a_snapshot(&context, &url, cluster_id).await
+        {
+            debug!("the leader speaks master's dialect");
+            spoken.shown_master();
+            context.shared.note_dialect(Dialect::Master);
+        }
+        spoken.master().await;
+        thresholds.set_dialect(Dialect::Master);
     }
     pending().await
 }

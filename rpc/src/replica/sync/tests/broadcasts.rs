@@ -302,6 +302,11 @@ async fn f8_probes_do_not_replace_a_missing_keepalive() {
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_may_be_either_is_asked_and_masters_answers_count_at_once() {
     let world = World::start();
+    let broadcasts = Duration::from_secs(30);
+    world
+        .shared
+        .thresholds
+        .set_broadcast_max_age(Some(broadcasts));
     // As many regions as records: the same bytes as the first records of a release 8.5.
     let stream = world.stream().await;
     let mut whole = regions(1..4);
@@ -314,11 +319,37 @@ async fn a_leader_that_may_be_either_is_asked_and_masters_answers_count_at_once(
         .await;
     world.prove().await;
     assert!(!world.serves(), "it may be a release 8.5");
+    assert_eq!(world.shared.thresholds.get().max_age, broadcasts);
     let who = world.pd.try_who().expect("asked");
     assert_eq!(who.start_index(), u64::MAX);
     who.send(frame(0, whole));
     world.until("master answers", || world.serves()).await;
     assert!(who.is_cancelled());
+    // At once, not with the next probe: no time has passed.
+    let usual = Thresholds::default().max_age;
+    world
+        .until("master's bound holds", || {
+            world.shared.thresholds.get().max_age == usual
+        })
+        .await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bound_of_release_85_ends_once_master_is_followed_not_with_the_next_probe() {
+    let world = World::start();
+    let broadcasts = Duration::from_secs(30);
+    world
+        .shared
+        .thresholds
+        .set_broadcast_max_age(Some(broadcasts));
+    let _stream = world.follow(regions(1..4), 500).await;
+    let usual = Thresholds::default().max_age;
+    world
+        .until("master's bound holds", || {
+            world.shared.thresholds.get().max_age == usual
+        })
+        .await;
     world.end().await;
 }
 
