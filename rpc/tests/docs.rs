@@ -8,6 +8,7 @@ use support::{CLUSTER, Served, get, leader, serving};
 use tidegate::config::{Overrides, load, shown};
 use tidegate_core::gate::RefuseReason;
 
+const METRICS: &str = include_str!("../src/replica/http/metrics.rs");
 const GUIDE: &str = include_str!("../../docs/operating.md");
 const ALERTS: &str = include_str!("../../docs/alerts.yml");
 const DASHBOARD: &str = include_str!("../../docs/dashboard.json");
@@ -19,7 +20,13 @@ fn named(text: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Every metric of a replica that follows and keeps its regions on disk, so that none is absent.
+/// What is absent until the map was compared, and a difference was found.
+const LATER: [&str; 2] = [
+    "tidegate_audit_oldest_seconds",
+    "tidegate_audit_pass_seconds",
+];
+
+/// Every metric of a replica that follows and keeps its regions on disk, so that none but those of [`LATER`] is absent.
 async fn exposed() -> BTreeSet<String> {
     let pd = leader(CLUSTER, 3).await;
     let dir = tempfile::tempdir().expect("a directory");
@@ -39,8 +46,12 @@ async fn exposed() -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_is_documented_and_every_metric_that_is_documented_exists() {
     let exposed = exposed().await;
-    let exposed: BTreeSet<&str> = exposed.iter().map(String::as_str).collect();
+    let mut exposed: BTreeSet<&str> = exposed.iter().map(String::as_str).collect();
     assert!(exposed.len() > 20, "{exposed:?}");
+    for name in LATER {
+        assert!(METRICS.contains(&format!("\"{name}\",")), "{name}");
+        assert!(exposed.insert(name), "{name}: unknown, and not absent");
+    }
     let guide = named(GUIDE);
     let missing: Vec<_> = exposed.difference(&guide).collect();
     assert!(missing.is_empty(), "not in operating.md: {missing:?}");

@@ -344,7 +344,7 @@ impl fmt::Display for Report {
         ] {
             writeln!(
                 f,
-                "answers     {who}: {}, {:.2} ms each; {} refused, {} failed",
+                "{who:<12}{} answers, {:.2} ms each; {} refused, {} failed",
                 answers.answered, answers.mean_ms, answers.refused, answers.failed
             )?;
         }

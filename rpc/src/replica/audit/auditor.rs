@@ -270,11 +270,11 @@ impl<U: Upstream> Auditor<U> {
         let took = self.pass_begun.elapsed();
         self.pass_begun = Instant::now();
         self.pass += 1;
-        audit.passes.add(1);
         // Relaxed: a value for display.
         audit
             .last_pass_ms
             .store(u64::try_from(took.as_millis()).unwrap_or(u64::MAX), Relaxed);
+        audit.passes.add(1);
         info!(
             seconds = took.as_secs(),
             found = self.found,

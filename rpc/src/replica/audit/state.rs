@@ -60,16 +60,16 @@ pub struct AuditStatus {
     pub passes: u64,
     /// Regions compared.
     pub compared: u64,
-    /// How long the last whole pass took; 0 before there was one.
-    pub last_pass_ms: u64,
+    /// How long the last whole pass took; `None` before there was one.
+    pub last_pass_ms: Option<u64>,
     /// Questions that the leader did not answer.
     pub failed: u64,
     /// Answers that did not count because the leader or the map had changed meanwhile.
     pub overtaken: u64,
     /// Differences that are being followed.
     pub open: u64,
-    /// The age of the oldest of them.
-    pub oldest_ms: u64,
+    /// The age of the oldest of them; `None` while there is none.
+    pub oldest_ms: Option<u64>,
     /// Differences that grew older than the grace, by kind.
     pub found: BTreeMap<&'static str, u64>,
     /// Those of them that were healed.
@@ -149,15 +149,16 @@ impl AuditState {
                 .map(|kind| (kind.as_str(), counts[kind as usize].get()))
                 .collect()
         };
+        let (passes, open) = (self.passes.get(), now(&self.open));
         AuditStatus {
             running: self.knobs().pass.is_some() && now(&self.waiting) == 0,
-            passes: self.passes.get(),
+            passes,
             compared: self.compared.get(),
-            last_pass_ms: now(&self.last_pass_ms),
+            last_pass_ms: (passes > 0).then(|| now(&self.last_pass_ms)),
             failed: self.failed.get(),
             overtaken: self.overtaken.get(),
-            open: now(&self.open),
-            oldest_ms: now(&self.oldest_ms),
+            open,
+            oldest_ms: (open > 0).then(|| now(&self.oldest_ms)),
             found: by_kind(&self.found),
             healed: by_kind(&self.healed),
             full_syncs: self.full_syncs.get(),

@@ -11,7 +11,7 @@
 //! | `tidegate_connections` | | open connections of clients |
 //! | `tidegate_connections_refused_total` | cause = `full`, `handshake` | connections that were not let in |
 //! | `tidegate_registered` | | 1 while PD's etcd names us as a router; absent where it is not to |
-//! | `tidegate_gate_open` | | 1 while lookups are answered |
+//! | `tidegate_gate_open` | | 1 while lookups are answered from the map |
 //! | `tidegate_gate_off` | | 1 when the gate is switched off, as only the playground can: nothing is refused |
 //! | `tidegate_gate_shut` | reason | 1 for the reason why not |
 //! | `tidegate_data_age_seconds` | | how old the data can be; absent while nothing is proven |
@@ -37,7 +37,7 @@
 //! | `tidegate_chain_followers`, `tidegate_chain_depth` | | replicas that follow this one; replicas between it and PD |
 //! | `tidegate_server_info` | version, commit, name | 1 |
 //!
-//! Every series of lookups is there from the start, at zero. A gauge without a value (age, silence, lag) is absent, so
+//! Every series of lookups is there from the start, at zero. A gauge without a value (age, silence, lag, those of a comparison) is absent, so
 //! that nothing that is unknown looks fresh: alert on `absent()`, or on `tidegate_gate_open`.
 //!
 //! The first two are PD's own `pd_region_syncer_status` and `pd_server_region_request_cnt` with
@@ -176,7 +176,7 @@ impl Page {
     fn gate(&self, status: &ReplicaStatus) -> prometheus::Result<()> {
         self.int(
             "tidegate_gate_open",
-            "1 while lookups are answered.",
+            "1 while lookups are answered from the map; behind a shut gate they are read through or refused.",
             status.gate.open.into(),
         )?;
         self.int(
@@ -352,16 +352,21 @@ impl Page {
             "Differences from the leader's map that are being followed.",
             audit.open,
         )?;
-        self.seconds(
-            "tidegate_audit_oldest_seconds",
-            "The age of the oldest difference that is being followed.",
-            audit.oldest_ms,
-        )?;
-        self.seconds(
-            "tidegate_audit_pass_seconds",
-            "How long the last whole comparison took.",
-            audit.last_pass_ms,
-        )
+        if let Some(age) = audit.oldest_ms {
+            self.seconds(
+                "tidegate_audit_oldest_seconds",
+                "The age of the oldest difference that is being followed.",
+                age,
+            )?;
+        }
+        if let Some(took) = audit.last_pass_ms {
+            self.seconds(
+                "tidegate_audit_pass_seconds",
+                "How long the last whole comparison took.",
+                took,
+            )?;
+        }
+        Ok(())
     }
 
     fn disk(&self, disk: &PersistStatus) -> prometheus::Result<()> {
