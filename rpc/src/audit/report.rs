@@ -338,16 +338,18 @@ impl fmt::Display for Report {
                 writeln!(f, "seen        {count} {what}")?;
             }
         }
-        for (who, answers) in [
-            ("leader", &self.leader_answers),
-            ("against", &self.against_answers),
-        ] {
-            writeln!(
-                f,
-                "{who:<12}{} answers, {:.2} ms each; {} refused, {} failed",
+        let told = |answers: &SideReport| {
+            format!(
+                "{}, {:.2} ms each, {} refused, {} failed",
                 answers.answered, answers.mean_ms, answers.refused, answers.failed
-            )?;
-        }
+            )
+        };
+        writeln!(
+            f,
+            "answers     leader {}; against {}",
+            told(&self.leader_answers),
+            told(&self.against_answers)
+        )?;
         for example in &self.examples {
             let told = |told: &Option<Told>| {
                 told.map_or_else(|| "no such region".to_owned(), |told| told.to_string())
