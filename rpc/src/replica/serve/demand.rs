@@ -91,12 +91,8 @@ impl Demand {
             is_marked: metadata.contains_key(MARK),
             ..Self::default()
         };
-        if let Some(text) = text(metadata, MAX_AGE)? {
-            demand.max_age = Some(Duration::from_millis(whole(MAX_AGE, text)?));
-        }
-        if let Some(text) = text(metadata, MAX_LAG)? {
-            demand.max_lag = Some(whole(MAX_LAG, text)?);
-        }
+        demand.max_age = strictest(metadata, MAX_AGE)?.map(Duration::from_millis);
+        demand.max_lag = strictest(metadata, MAX_LAG)?;
         for value in metadata.get_all(FLOOR) {
             let value = value.to_str().map_err(|_| unreadable(FLOOR, "", "text"))?;
             for floor in value.split(',').filter(|floor| !floor.trim().is_empty()) {
@@ -206,9 +202,16 @@ impl Floor {
     }
 }
 
-fn text<'m>(metadata: &'m MetadataMap, key: &str) -> Result<Option<&'m str>, Rejected> {
-    let value = metadata.get(key).map(|value| value.to_str());
-    value.transpose().map_err(|_| unreadable(key, "", "text"))
+/// The least of all values of `key`: whoever stands between a caller and us may add a bound of its own, and each is to
+/// be kept.
+fn strictest(metadata: &MetadataMap, key: &str) -> Result<Option<u64>, Rejected> {
+    let mut least: Option<u64> = None;
+    for value in metadata.get_all(key) {
+        let text = value.to_str().map_err(|_| unreadable(key, "", "text"))?;
+        let bound = whole(key, text)?;
+        least = Some(least.map_or(bound, |least| least.min(bound)));
+    }
+    Ok(least)
 }
 
 fn whole(key: &str, text: &str) -> Result<u64, Rejected> {
@@ -299,6 +302,23 @@ mod tests {
         let lax = demand(&[(MAX_AGE, "99999999"), (MAX_LAG, "99999999")]).expect("readable");
         assert_eq!(lax.sharpen(thresholds), thresholds);
         assert_eq!(Demand::default().sharpen(thresholds), thresholds);
+    }
+
+    #[test]
+    fn of_a_bound_that_comes_twice_the_stricter_holds_and_neither_may_be_junk() {
+        for values in [["50", "99999"], ["99999", "50"]] {
+            let both = values.map(|value| [(MAX_AGE, value), (MAX_LAG, value)]);
+            let demand = demand(&both.concat()).expect("readable");
+            assert_eq!(demand.max_age, Some(Duration::from_millis(50)));
+            assert_eq!(demand.max_lag, Some(50));
+        }
+        for key in [MAX_AGE, MAX_LAG] {
+            let message = demand(&[(key, "5000"), (key, "junk")]).expect_err("no number");
+            assert!(
+                message.contains(key) && message.contains("junk"),
+                "{message}"
+            );
+        }
     }
 
     #[test]

@@ -336,24 +336,6 @@ async fn a_leader_that_may_be_either_is_asked_and_masters_answers_count_at_once(
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_bound_of_release_85_ends_once_master_is_followed_not_with_the_next_probe() {
-    let world = World::start();
-    let broadcasts = Duration::from_secs(30);
-    world
-        .shared
-        .thresholds
-        .set_broadcast_max_age(Some(broadcasts));
-    let _stream = world.follow(regions(1..4), 500).await;
-    let usual = Thresholds::default().max_age;
-    world
-        .until("master's bound holds", || {
-            world.shared.thresholds.get().max_age == usual
-        })
-        .await;
-    world.end().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_leader_of_release_85_is_silent_when_it_is_asked_who_it_is() {
     let world = World::start();
     let mut leader = Leader::of(&world).await;
