@@ -112,6 +112,27 @@ pub fn timed_by_the_wall<R>(operations: usize, work: impl FnOnce() -> R) -> Timi
     }
 }
 
+/// Measures the same piece by piece, until all are done or `limit` has passed: what has been done
+/// counts. `piece` does one, and says how many operations that were.
+pub fn timed_by_the_wall_within<P>(
+    limit: Duration,
+    pieces: impl IntoIterator<Item = P>,
+    mut piece: impl FnMut(P) -> usize,
+) -> Timing {
+    let begin = now();
+    let mut operations = 0;
+    for next in pieces {
+        operations += piece(next);
+        if begin.elapsed() >= limit {
+            break;
+        }
+    }
+    Timing {
+        operations,
+        elapsed: begin.elapsed(),
+    }
+}
+
 /// Measures `threads` threads that do `operations` operations each and begin together; the time
 /// is the mean of the threads', each measured as [`timed`] does.
 ///

@@ -2,8 +2,10 @@
 //!
 //! Measured by the clock on the wall, since some of the rivals put threads to sleep.
 
+use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidegate_core::Region;
 
@@ -11,7 +13,8 @@ use super::Effort;
 use crate::contender::Runs;
 use crate::fixture::Fixture;
 use crate::round::{
-    Lane, Row, Subject, alternate, timed_beside, timed_by_the_wall, timed_together_by_the_wall,
+    Lane, Row, Subject, alternate, timed_beside, timed_by_the_wall_within,
+    timed_together_by_the_wall,
 };
 
 /// Of so many operations of `mixed_2t` one is an update.
@@ -24,6 +27,11 @@ const CHUNKS: u64 = 8_192;
 /// Of the lookups asked for, `get_beside_writer` does one in so many: beside some rivals each takes
 /// many microseconds, all of which the writer has to be given work for.
 const SHARE: usize = 4;
+
+/// How long a reader of `get_beside_writer` goes on. Where the writer keeps it from getting on at
+/// all, and what it replaces from being freed (concurrent-map), a round without an end would take
+/// all memory there is.
+const LONGEST: Duration = Duration::from_millis(500);
 
 // Each operation sets out from changes of its own, so that no epoch goes back.
 const BESIDE: u64 = 1 << 20;
@@ -50,7 +58,10 @@ pub fn get_beside_writer(
                     .updates(chunk.unwrap_or_else(|| make(seed.fetch_add(1, Ordering::Relaxed))));
             };
             timed_beside(write, || {
-                timed_by_the_wall(keys.len(), || contender.gets(&keys))
+                timed_by_the_wall_within(LONGEST, keys.chunks(CHUNK), |keys| {
+                    black_box(contender.gets(keys));
+                    keys.len()
+                })
             })
         })
     });
