@@ -20,6 +20,7 @@ use tidegate_core::{KeyRange, Region};
 use tokio::task::JoinSet;
 use tonic::{Code, Request, Status};
 
+use crate::lookup::fit::{self, Misfit};
 use crate::pd::{CallError, Remote, within};
 use crate::proto::convert::{Extras, Malformed, key_to_pb, region_with};
 use crate::proto::metapb;
@@ -73,6 +74,14 @@ pub enum AskError {
         url: String,
         /// What is wrong with it.
         fault: Malformed,
+    },
+    /// An answer to something else than was asked.
+    #[error("{url} answered something else than was asked: {fault}")]
+    Unfit {
+        /// Who was asked.
+        url: String,
+        /// What does not fit.
+        fault: String,
     },
 }
 
@@ -236,6 +245,29 @@ impl Server {
         })
     }
 
+    fn unfit(&self, misfit: Misfit) -> AskError {
+        AskError::Unfit {
+            url: self.url.clone(),
+            fault: misfit.to_string(),
+        }
+    }
+
+    /// The regions of a scan, which have to be some of these ranges.
+    fn fitting(&self, regions: Vec<Region>, ranges: &[KeyRange]) -> Result<Vec<Region>, AskError> {
+        let ranges: Vec<_> = ranges
+            .iter()
+            .map(|range| (range.start().as_bytes(), range.end().as_bytes()))
+            .collect();
+        let found = regions.iter().map(|region| {
+            (
+                region.id(),
+                (region.start().as_bytes(), region.end().as_bytes()),
+            )
+        });
+        let fits = fit::in_order(found, &ranges, None);
+        fits.map(|()| regions).map_err(|misfit| self.unfit(misfit))
+    }
+
     fn regions(&self, scanned: &[pdpb::Region]) -> Result<Vec<Region>, AskError> {
         let with_leaders = scanned
             .iter()
@@ -259,10 +291,10 @@ impl Server {
     /// `None` for a follower's "not found".
     async fn batch_scan(
         &self,
-        ranges: &[KeyRange],
+        asked: &[KeyRange],
         limit: i32,
     ) -> Result<Option<Vec<Region>>, AskError> {
-        let ranges = ranges
+        let ranges = asked
             .iter()
             .map(|range| pdpb::KeyRange {
                 start_key: key_to_pb(range.start()),
@@ -291,7 +323,7 @@ impl Server {
         if !self.read_header(answer.header.as_ref())? {
             return Ok(None);
         }
-        let mut regions = self.regions(&answer.regions)?;
+        let mut regions = self.fitting(self.regions(&answer.regions)?, asked)?;
         // PD scans the last range with the whole limit, whatever the others have found.
         regions.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         Ok(Some(regions))
@@ -321,9 +353,11 @@ impl Server {
             // The oldest releases fill the first pair of lists alone.
             let regions = answer.region_metas.iter().enumerate();
             let read = regions.map(|(at, region)| self.region(region, answer.leaders.get(at)));
-            return read.collect::<Result<_, _>>().map(Some);
+            let regions = read.collect::<Result<_, _>>()?;
+            return self.fitting(regions, std::slice::from_ref(range)).map(Some);
         }
-        self.regions(&answer.regions).map(Some)
+        let regions = self.regions(&answer.regions)?;
+        self.fitting(regions, std::slice::from_ref(range)).map(Some)
     }
 
     async fn scan_each(
@@ -401,11 +435,12 @@ impl Server {
         if !self.read_header(answer.header.as_ref())? {
             return Ok(None);
         }
-        let region = answer
-            .region
-            .as_ref()
-            .map(|region| self.region(region, answer.leader.as_ref()));
-        region.transpose().map(Some)
+        let Some(region) = &answer.region else {
+            return Ok(Some(None));
+        };
+        fit::has_id(region, region_id).map_err(|misfit| self.unfit(misfit))?;
+        let region = self.region(region, answer.leader.as_ref())?;
+        Ok(Some(Some(region)))
     }
 }
 

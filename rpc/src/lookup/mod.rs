@@ -19,6 +19,7 @@
 
 mod batch;
 mod error;
+pub(crate) mod fit;
 mod query;
 mod reach;
 mod scan;

@@ -53,6 +53,8 @@ pub(in crate::audit) struct Peer {
     /// So many answers from now on are a follower's refusals.
     refuses: AtomicUsize,
     asked: Mutex<Vec<String>>,
+    /// Answers something else than is asked.
+    twists: AtomicBool,
 }
 
 /// A method in the script.
@@ -182,7 +184,10 @@ impl Peer {
             });
         }
         let found = Lookup::new(&self.map.pin()).batch_scan(asked);
-        let found = found.map_err(|error| Status::internal(error.to_string()))?;
+        let mut found = found.map_err(|error| Status::internal(error.to_string()))?;
+        if self.twists.load(Relaxed) {
+            found.regions.reverse();
+        }
         Ok(BatchScanRegionsResponse { header, ..found })
     }
 
@@ -192,6 +197,10 @@ impl Peer {
         let mut found = ScanRegionsResponse::default();
         if header.as_ref().is_some_and(|header| header.error.is_none()) {
             found = Lookup::new(&self.map.pin()).scan(asked);
+        }
+        if self.twists.load(Relaxed) {
+            found.regions.reverse();
+            found.region_metas.reverse();
         }
         if self.is == Is::OldestPd {
             found.regions.clear();
@@ -204,7 +213,12 @@ impl Peer {
     fn by_id(&self, asked: &GetRegionByIdRequest) -> Result<GetRegionResponse, Status> {
         let header = self.header();
         let refused = header.as_ref().is_some_and(|header| header.error.is_some());
-        let found = Lookup::new(&self.map.pin()).by_id(asked);
+        let other = u64::from(self.twists.load(Relaxed));
+        let asked = GetRegionByIdRequest {
+            region_id: asked.region_id + other,
+            ..asked.clone()
+        };
+        let found = Lookup::new(&self.map.pin()).by_id(&asked);
         Ok(match found.filter(|_| !refused) {
             Some(found) => GetRegionResponse { header, ..found },
             None if self.is == Is::Router => GetRegionResponse {
@@ -387,4 +401,25 @@ async fn a_replica_is_no_leader_and_a_leaders_refusal_is_none_of_a_followers() {
         .await
         .expect_err("deposed");
     assert!(error.to_string().contains("region not found"), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_to_something_else_is_an_error_and_compared_with_nothing() {
+    let ranges = [range("a", "c"), range("e", "")];
+    for (is, service) in [
+        (Is::Pd, Service::Leader),
+        (Is::OlderPd, Service::Leader),
+        (Is::OldestPd, Service::Leader),
+        (Is::Router, Service::Router),
+    ] {
+        let (peer, server) = server(is, service).await;
+        assert_eq!(by_ids(&server, &[2]).await, [2]);
+        peer.twists.store(true, Relaxed);
+        let scanned = server.scan(&ranges, 10).await;
+        let by_id = server.by_ids(&[2]).await.map(|_| Vec::new());
+        for answer in [scanned, by_id] {
+            let error = answer.expect_err("something else");
+            assert!(matches!(error, AskError::Unfit { .. }), "{error}");
+        }
+    }
 }

@@ -26,6 +26,8 @@ macro_rules! counts {
             pub deadline: u64,
             /// Questions that the leader could not be asked.
             pub failed: u64,
+            /// Questions to which the leader answered something else.
+            pub unfit: u64,
         }
 
         impl AskCounters {
@@ -38,6 +40,7 @@ macro_rules! counts {
                     no_leader: error(AskError::NoLeader),
                     deadline: error(AskError::Deadline),
                     failed: error(AskError::Failed),
+                    unfit: error(AskError::Unfit),
                 }
             }
         }
@@ -51,6 +54,7 @@ macro_rules! counts {
                     ("no_leader", self.no_leader),
                     ("deadline", self.deadline),
                     ("failed", self.failed),
+                    ("unfit", self.unfit),
                 ].into_iter()
             }
         }

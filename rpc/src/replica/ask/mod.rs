@@ -25,9 +25,14 @@
 //! leader key, taken after it, has found the term that the question was sent in (`reign.rs`). Without a known term,
 //! lookups go one by one. An answer that says where it comes from (a replica's do) is not the leader's.
 //!
+//! And an answer has to fit its question ([`fit`](crate::lookup::fit)): one that does not, for whatever reason, is passed
+//! on to nobody and gets into no map. A stream on which that happened is left, since its answers may have fallen out of
+//! step with its questions.
+//!
 //! # No circles
 //! Every question carries [`MARK`]. A replica that is asked such a question answers it or refuses; it asks nobody.
 
+mod batched;
 mod bounds;
 mod counters;
 mod flights;
@@ -38,6 +43,7 @@ mod ranges;
 mod reign;
 mod remote;
 mod say;
+mod unfit;
 
 #[cfg(test)]
 pub(in crate::replica) mod tests;

@@ -9,11 +9,11 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
+use super::batched::{Read, read, request_of};
 use super::flights::Flight;
-use super::say::{
-    Say, Target, all, header, is_leaders, outcomes_of, region_of, request_of, said_of,
-};
+use super::say::{Say, Target, all, header, is_leaders, region_of};
 use super::{Answer, AskError, LeaderCalls, Outcome, Point, QueryLink, Question, Told};
+use crate::lookup::fit;
 use crate::proto::pdpb::{
     GetRegionByIdRequest, GetRegionRequest, GetRegionResponse, QueryRegionRequest,
     QueryRegionResponse, RegionResponse,
@@ -81,11 +81,14 @@ impl<T: LeaderCalls> Points<T> {
             counters.batched.add(flights.len() as u64);
             match self.query(&target, request.clone()).await {
                 Ok(response) => {
+                    let read = read(&flights, &request, &response, &asked);
+                    if read.misfit.is_some() {
+                        self.link = None;
+                    }
                     let answered = Answered {
                         target,
                         asked,
-                        request,
-                        response,
+                        read,
                     };
                     let say = Arc::clone(&self.say);
                     tokio::spawn(answered.land(say, flights));
@@ -172,8 +175,7 @@ impl<T: LeaderCalls> Points<T> {
 struct Answered {
     target: Target,
     asked: Asked,
-    request: QueryRegionRequest,
-    response: QueryRegionResponse,
+    read: Read,
 }
 
 impl Answered {
@@ -181,19 +183,19 @@ impl Answered {
         let Self {
             target,
             asked,
-            request,
-            response,
+            read,
         } = self;
-        let outcomes = outcomes_of(&flights, &request, &response, &asked);
-        let led = say.led(&target, Instant::now()).await;
-        let Some(outcomes) = outcomes.filter(|_| led) else {
+        if !say.led(&target, Instant::now()).await {
             say.flights().counters.disowned.add(1);
             say.flights().land(all(flights, AskError::Failed));
             return;
-        };
+        }
+        if let Some(misfit) = read.misfit {
+            say.unfit(&target.url, misfit);
+        }
         // The map first: whoever is told looks there.
-        say.take_in(asked, said_of(&request, &response), None).await;
-        say.flights().land(flights.into_iter().zip(outcomes));
+        say.take_in(asked, read.said, None).await;
+        say.flights().land(flights.into_iter().zip(read.outcomes));
     }
 }
 
@@ -263,6 +265,12 @@ async fn ask_one<T: LeaderCalls>(say: &Arc<Say<T>>, flight: &Flight, target: &Ta
                 pending_peers,
                 buckets,
             };
+            let fits = found.region.as_ref().map_or(Ok(()), |region| match point {
+                Point::Key(key) => fit::holds(region, key),
+                Point::Prev(key) => fit::precedes(region, key),
+                Point::Id(id) => fit::has_id(region, *id),
+            });
+            fits.map_err(|misfit| say.unfit(url, misfit))?;
             let mut said = Said {
                 regions: region_of(&found).into_iter().collect(),
                 with_buckets: *with_buckets,

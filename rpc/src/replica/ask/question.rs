@@ -137,11 +137,20 @@ pub enum AskError {
     /// The leader could not be asked, or was not the leader any more.
     #[error("the PD leader could not be asked; ask again, or ask it directly")]
     Failed,
+    /// The leader has answered something else than was asked.
+    #[error("the PD leader's answer does not fit the question; ask again, or ask it directly")]
+    Unfit,
 }
 
 impl AskError {
     /// Every error.
-    pub const ALL: [Self; 4] = [Self::Overflow, Self::NoLeader, Self::Deadline, Self::Failed];
+    pub const ALL: [Self; 5] = [
+        Self::Overflow,
+        Self::NoLeader,
+        Self::Deadline,
+        Self::Failed,
+        Self::Unfit,
+    ];
 
     /// Its name in metrics.
     #[must_use]
@@ -151,6 +160,7 @@ impl AskError {
             Self::NoLeader => "no_leader",
             Self::Deadline => "deadline",
             Self::Failed => "failed",
+            Self::Unfit => "unfit",
         }
     }
 }

@@ -11,6 +11,7 @@ use tonic::{Code, Status};
 use super::flights::Flight;
 use super::say::{Say, Target, header, is_leaders, region_of};
 use super::{Answer, AskError, LeaderCalls, Outcome, Question, Told};
+use crate::lookup::fit::{self, Misfit};
 use crate::proto::pdpb::{
     BatchScanRegionsRequest, BatchScanRegionsResponse, Region as Scanned, RegionResponse,
     ResponseHeader, ScanRegionsRequest, ScanRegionsResponse,
@@ -56,9 +57,13 @@ async fn ask<T: LeaderCalls>(say: &Arc<Say<T>>, flight: &Flight) -> Outcome {
                 ..scan.clone()
             };
             let call = say.transport.scan_regions(&target.url, request);
-            let answer = leaders(timeout(deadline, call).await, &target, say, |it| {
-                it.header.as_ref()
-            });
+            let answer = leaders(
+                timeout(deadline, call).await,
+                &target,
+                say,
+                |it: &ScanRegionsResponse| it.header.as_ref(),
+                |it| fit::scan(scan, it),
+            );
             settle(say, asked, answer, Answer::Scan, |answer| {
                 said_by_scan(scan, answer)
             })
@@ -71,9 +76,13 @@ async fn ask<T: LeaderCalls>(say: &Arc<Say<T>>, flight: &Flight) -> Outcome {
                 ..scans.clone()
             };
             let call = say.transport.batch_scan_regions(&target.url, request);
-            let answer = leaders(timeout(deadline, call).await, &target, say, |it| {
-                it.header.as_ref()
-            });
+            let answer = leaders(
+                timeout(deadline, call).await,
+                &target,
+                say,
+                |it: &BatchScanRegionsResponse| it.header.as_ref(),
+                |it| fit::batch_scan(&scans, it),
+            );
             settle(say, asked, answer, Answer::BatchScan, |answer| {
                 said_by_scans(&scans, answer)
             })
@@ -84,15 +93,21 @@ async fn ask<T: LeaderCalls>(say: &Arc<Say<T>>, flight: &Flight) -> Outcome {
     }
 }
 
-/// Sorts answers from errors: a status that is about the question is the leader's answer, too.
+/// Sorts answers from errors: a status that is about the question is the leader's answer, too. An answer has to fit.
 fn leaders<T: LeaderCalls, A>(
     answer: Result<Result<A, Status>, tokio::time::error::Elapsed>,
     target: &Target,
     say: &Say<T>,
     header: impl Fn(&A) -> Option<&ResponseHeader>,
+    fits: impl Fn(&A) -> Result<(), Misfit>,
 ) -> Result<Result<A, Status>, AskError> {
     match answer {
-        Ok(Ok(answer)) if is_leaders(header(&answer), target) => Ok(Ok(answer)),
+        Ok(Ok(answer)) if is_leaders(header(&answer), target) => {
+            if !has_error(header(&answer)) {
+                fits(&answer).map_err(|misfit| say.unfit(&target.url, misfit))?;
+            }
+            Ok(Ok(answer))
+        }
         Ok(Ok(_)) => {
             say.flights().counters.disowned.add(1);
             Err(AskError::Failed)

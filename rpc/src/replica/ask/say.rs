@@ -7,12 +7,13 @@ use tokio::time::Instant;
 
 use super::flights::{Flight, Flights};
 use super::reign::{Looks, Reign};
-use super::{Answer, AskError, Asker, LeaderCalls, Outcome, Point, Question, Told};
+use super::unfit::Warned;
+use super::{AskError, Asker, LeaderCalls, Outcome, Point, Question};
+use crate::lookup::fit::Misfit;
 use crate::pd::Term;
 use crate::proto::convert::{Extras, region_with};
 use crate::proto::pdpb::{
-    self, ErrorType, QueryRegionRequest, QueryRegionResponse, RegionResponse, RequestHeader,
-    ResponseHeader, ScanRegionsRequest,
+    self, ErrorType, RegionResponse, RequestHeader, ResponseHeader, ScanRegionsRequest,
 };
 use crate::replica::heal::{Asked, Said, heal};
 use crate::replica::state::Shared;
@@ -41,6 +42,7 @@ pub(super) struct Say<T> {
     shared: Arc<Shared>,
     pub(super) transport: Arc<T>,
     looks: Looks,
+    warned: Warned,
 }
 
 impl<T: LeaderCalls> Say<T> {
@@ -50,6 +52,7 @@ impl<T: LeaderCalls> Say<T> {
             shared: Arc::clone(shared),
             transport: Arc::clone(transport),
             looks: Looks::default(),
+            warned: Warned::default(),
         }
     }
 
@@ -97,6 +100,12 @@ impl<T: LeaderCalls> Say<T> {
         self.looks
             .stands(transport, &reign, answered_at, deadline, &flights.counters)
             .await
+    }
+
+    /// Tells of an answer that does not fit, now and then.
+    pub(super) fn unfit(&self, url: &str, misfit: Misfit) -> AskError {
+        self.warned.note(url, misfit, self.shared.clock.now());
+        AskError::Unfit
     }
 
     /// Takes an answer into the map, and asks about what it leaves open.
@@ -184,31 +193,6 @@ fn look_at<'s>(snapshot: &'s Snapshot<'_>, question: &Question, seen: &mut Vec<E
     }
 }
 
-/// The one request for points, or for a batch alone.
-pub(super) fn request_of(flights: &[Flight], target: &Target) -> QueryRegionRequest {
-    let mut request = QueryRegionRequest::default();
-    for flight in flights {
-        match &flight.question {
-            Question::Batch(batch) => request = batch.clone(),
-            Question::Point {
-                point,
-                with_buckets,
-            } => {
-                request.need_buckets = *with_buckets;
-                match point {
-                    Point::Key(key) => request.keys.push(key.clone()),
-                    Point::Prev(key) => request.prev_keys.push(key.clone()),
-                    Point::Id(id) => request.ids.push(*id),
-                }
-            }
-            // Carried elsewhere.
-            Question::Scan(_) | Question::BatchScan(_) => {}
-        }
-    }
-    request.header = header(target);
-    request
-}
-
 #[expect(clippy::unnecessary_wraps, reason = "as messages have it")]
 pub(super) fn header(target: &Target) -> Option<RequestHeader> {
     Some(RequestHeader {
@@ -222,81 +206,6 @@ pub(super) fn is_leaders(header: Option<&ResponseHeader>, target: &Target) -> bo
     let Some(header) = header else { return false };
     let refused = |error: &pdpb::Error| error.r#type == i32::from(ErrorType::RegionNotFound);
     header.cluster_id == target.cluster_id && !header.error.as_ref().is_some_and(refused)
-}
-
-/// What a batch's answer says to each flight; `None` if it does not fit the request.
-pub(super) fn outcomes_of(
-    flights: &[Flight],
-    request: &QueryRegionRequest,
-    response: &QueryRegionResponse,
-    asked: &Asked,
-) -> Option<Vec<Outcome>> {
-    let told = |answer| {
-        Ok(Arc::new(Told {
-            answer,
-            asked_at: asked.at(),
-        }))
-    };
-    let error = response
-        .header
-        .as_ref()
-        .filter(|header| header.error.is_some());
-    if error.is_none()
-        && (response.key_id_map.len() != request.keys.len()
-            || response.prev_key_id_map.len() != request.prev_keys.len())
-    {
-        return None;
-    }
-    let region = |id: &u64| {
-        let found = response
-            .regions_by_id
-            .get(id)
-            .filter(|found| found.region.is_some());
-        found.map_or(Answer::Nothing, |found| Answer::Region(found.clone()))
-    };
-    let (mut keys, mut prevs) = (response.key_id_map.iter(), response.prev_key_id_map.iter());
-    let answer = |flight: &Flight| match (&flight.question, error) {
-        (Question::Batch(_), _) => Answer::Batch(response.clone()),
-        (_, Some(header)) => Answer::Error(header.clone()),
-        (Question::Point { point, .. }, None) => match point {
-            Point::Key(_) => keys.next().map_or(Answer::Nothing, region),
-            Point::Prev(_) => prevs.next().map_or(Answer::Nothing, region),
-            Point::Id(id) => region(id),
-        },
-        (Question::Scan(_) | Question::BatchScan(_), None) => Answer::Nothing,
-    };
-    Some(flights.iter().map(answer).map(told).collect())
-}
-
-/// What a batch's answer says to the map.
-pub(super) fn said_of(request: &QueryRegionRequest, response: &QueryRegionResponse) -> Said {
-    if response
-        .header
-        .as_ref()
-        .is_none_or(|header| header.error.is_some())
-    {
-        return Said::default();
-    }
-    let regions = response
-        .regions_by_id
-        .values()
-        .filter_map(region_of)
-        .collect();
-    let unknown = |id: &&u64| {
-        let found = response.regions_by_id.get(id);
-        **id != 0 && found.is_none_or(|found| found.region.is_none())
-    };
-    let holes = request.keys.iter().zip(&response.key_id_map);
-    Said {
-        regions,
-        with_buckets: request.need_buckets,
-        whole: Vec::new(),
-        unknown_ids: request.ids.iter().filter(unknown).copied().collect(),
-        unknown_keys: holes
-            .filter(|(_, id)| **id == 0)
-            .map(|(key, _)| Key::from(&key[..]))
-            .collect(),
-    }
 }
 
 /// A region as a lookup answered it; `None` if it is none, or malformed.

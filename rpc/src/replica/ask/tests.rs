@@ -4,6 +4,7 @@ mod bounds;
 mod coalescing;
 mod leaders;
 pub(in crate::replica) mod script;
+mod unfit;
 
 use std::sync::Arc;
 use std::time::Duration;

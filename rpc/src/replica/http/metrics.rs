@@ -28,7 +28,7 @@
 //! | `tidegate_audit_open`, `tidegate_audit_oldest_seconds` | | differences that are being followed, the age of the oldest |
 //! | `tidegate_audit_pass_seconds` | | how long the last whole comparison took |
 //! | `tidegate_read_through` | | 1 while there is a leader to ask for what the map may not answer |
-//! | `tidegate_ask_total` | event | what was asked of the leader on behalf of lookups: `asked`, `coalesced` with an equal question, `batches` and what was `batched` in them, `unary`, `scans`, `looks` at the leader key, `disowned` answers, and the errors `overflow`, `no_leader`, `deadline`, `failed` |
+//! | `tidegate_ask_total` | event | what was asked of the leader on behalf of lookups: `asked`, `coalesced` with an equal question, `batches` and what was `batched` in them, `unary`, `scans`, `looks` at the leader key, `disowned` answers, and the errors `overflow`, `no_leader`, `deadline`, `failed`, `unfit` (an answer to something else) |
 //! | `tidegate_heal_total` | kind | what the leader's own answers did to the map |
 //! | `tidegate_map_regions`, `tidegate_map_bytes`, `tidegate_map_garbage`, `tidegate_map_generation` | | the map |
 //! | `tidegate_disk_index` | | the index that a restart would resume at; absent without `data-dir`, as all of these |

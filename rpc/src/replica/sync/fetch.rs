@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::lookup::fit;
 use crate::pd::{FrameSource, Lane, PdTransport, within};
 use crate::proto::pdpb::SyncRegionResponse;
 
@@ -139,6 +140,11 @@ impl<T: PdTransport> Fetcher<T> {
                 None => return Ok(()),
                 Some(last) => last.end_key.clone(),
             };
+            let regions = page.region_metas.iter();
+            let found = regions.map(|it| (it.id, (&it.start_key[..], &it.end_key[..])));
+            // So it moves on, too.
+            fit::in_order(found, &[(&start[..], &[])], None)
+                .map_err(|misfit| Ending::Broken(misfit.fault))?;
             let frame = SyncRegionResponse {
                 regions: page.region_metas,
                 region_leaders: page.leaders,
@@ -152,9 +158,6 @@ impl<T: PdTransport> Fetcher<T> {
             .await?;
             if end.is_empty() {
                 return Ok(());
-            }
-            if end <= start {
-                return Err(Ending::Broken("a scan that does not move on").into());
             }
             start = end;
         }

@@ -1,6 +1,6 @@
 //! A PD leader that does as it is told.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use tidegate_core::{KeyRange, Peer, PeerRole, Provenance, Region, RegionEpoch, RegionMap};
@@ -57,6 +57,14 @@ pub(in crate::replica) enum Call {
     Look,
 }
 
+/// What becomes of an answer on its way.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::replica) struct Twist {
+    pub(in crate::replica) query: fn(&mut QueryRegionResponse),
+    pub(in crate::replica) one: fn(&mut GetRegionResponse),
+    pub(in crate::replica) scan: fn(&mut Vec<crate::proto::pdpb::Region>),
+}
+
 #[derive(Debug)]
 pub(in crate::replica) struct Script {
     /// What the leader knows.
@@ -72,6 +80,10 @@ pub(in crate::replica) struct Script {
     pub(in crate::replica) fails: Mutex<Option<Status>>,
     /// Every header carries this error type.
     pub(in crate::replica) error: Mutex<Option<ErrorType>>,
+    /// Every answer is twisted.
+    pub(in crate::replica) twist: Mutex<Option<Twist>>,
+    /// How many streams of QueryRegion were opened.
+    pub(in crate::replica) streams: AtomicUsize,
 }
 
 impl Script {
@@ -84,6 +96,8 @@ impl Script {
             leads: AtomicBool::new(true),
             fails: Mutex::new(None),
             error: Mutex::new(None),
+            twist: Mutex::new(None),
+            streams: AtomicUsize::new(0),
         };
         regions.iter().for_each(|is| script.knows(*is));
         Arc::new(script)
@@ -117,6 +131,17 @@ impl Script {
             .collect()
     }
 
+    pub(in crate::replica) fn twist(&self, twist: Option<Twist>) {
+        *self.twist.lock().expect("unpoisoned") = twist;
+    }
+
+    fn twisted<A>(&self, mut answer: A, by: impl Fn(Twist) -> fn(&mut A)) -> A {
+        if let Some(twist) = *self.twist.lock().expect("unpoisoned") {
+            by(twist)(&mut answer);
+        }
+        answer
+    }
+
     async fn answer(&self, call: Call, is_new: bool) -> Result<ResponseHeader, Status> {
         self.calls.lock().expect("unpoisoned").push(call);
         if let Some(status) = self.fails.lock().expect("unpoisoned").clone() {
@@ -142,10 +167,11 @@ impl Script {
     ) -> Result<GetRegionResponse, Status> {
         let header = self.answer(call, false).await?;
         let found = lookup(&Lookup::new(&self.map.pin())).unwrap_or_default();
-        Ok(GetRegionResponse {
+        let answer = GetRegionResponse {
             header: Some(header),
             ..found
-        })
+        };
+        Ok(self.twisted(answer, |twist| twist.one))
     }
 }
 
@@ -171,10 +197,11 @@ impl QueryLink for Link {
         let header = self.0.answer(call, true).await?;
         let snapshot = self.0.map.pin();
         let found = Lookup::new(&snapshot).query(&request).response;
-        Ok(QueryRegionResponse {
+        let answer = QueryRegionResponse {
             header: Some(header),
             ..found
-        })
+        };
+        Ok(self.0.twisted(answer, |twist| twist.query))
     }
 }
 
@@ -182,6 +209,7 @@ impl LeaderCalls for Leader {
     type Queries = Link;
 
     async fn queries(&self, _: &str) -> Result<Link, Status> {
+        self.0.streams.fetch_add(1, SeqCst);
         Ok(Link(Arc::clone(&self.0)))
     }
 
@@ -222,7 +250,8 @@ impl LeaderCalls for Leader {
         let found = Lookup::new(&self.0.map.pin()).scan(&request);
         Ok(ScanRegionsResponse {
             header: Some(header),
-            ..found
+            regions: self.0.twisted(found.regions, |twist| twist.scan),
+            ..ScanRegionsResponse::default()
         })
     }
 
@@ -240,7 +269,7 @@ impl LeaderCalls for Leader {
             .expect("good ranges");
         Ok(BatchScanRegionsResponse {
             header: Some(header),
-            ..found
+            regions: self.0.twisted(found.regions, |twist| twist.scan),
         })
     }
 

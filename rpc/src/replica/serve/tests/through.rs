@@ -2,6 +2,7 @@
 
 mod batches;
 mod paused;
+mod unfit;
 
 use super::*;
 use crate::clock::TokioClock;

@@ -222,6 +222,20 @@ async fn scans_that_fail_publish_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn scans_that_answer_something_else_publish_nothing() {
+    let world = World::start();
+    let mut listed = whole(1);
+    listed.swap(0, 1);
+    world.pd.set_listed(Some(listed));
+    let (_stream, copy) = joined(&world, 2).await;
+    copy.send(frame(0, whole(1)[..2].to_vec()));
+    world.stream().await;
+    assert_eq!(world.pd.scans().len(), 1);
+    assert_eq!(world.shared.counters.full_syncs_published.get(), 0);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_resumed_stream_gets_its_history_in_one_frame() {
     let world = World::start();
     let stream = follow85(&world, 500).await;
