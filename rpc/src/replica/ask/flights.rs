@@ -5,6 +5,9 @@
 //! be what the newcomer knows to be wrong. Otherwise the newcomer's is a question of its own, which may be under way
 //! beside the earlier one.
 //!
+//! A flight that is dropped without having been landed has failed, whether whoever carried it was stopped or has panicked:
+//! it gives its place back, and those who wait for it are told.
+//!
 //! One lock guards the table, held for moments and never across a wait.
 
 use std::collections::{HashMap, VecDeque};
@@ -31,7 +34,7 @@ pub(super) struct Joined {
 pub(super) struct Flights {
     pub(super) bounds: Bounds,
     pub(super) counters: Arc<AskCounters>,
-    table: Mutex<Table>,
+    table: Arc<Mutex<Table>>,
     /// Wakes who carries points and batches.
     points: Notify,
     /// Wakes who carries scans.
@@ -42,8 +45,8 @@ pub(super) struct Flights {
 struct Table {
     /// The latest flight of each question.
     latest: HashMap<Question, Latest>,
-    points: VecDeque<Flight>,
-    scans: VecDeque<Flight>,
+    points: VecDeque<Queued>,
+    scans: VecDeque<Queued>,
     /// Flights that are queued or sent.
     open: usize,
     last_id: u64,
@@ -56,23 +59,58 @@ struct Latest {
     wait: Wait,
 }
 
-/// A question on its way; to be landed.
+/// A question that has not been taken up.
+#[derive(Debug)]
+struct Queued {
+    id: u64,
+    question: Question,
+    outcome: watch::Sender<Option<Outcome>>,
+}
+
+/// A question on its way; to be landed. Not to be dropped while the table is locked.
 #[derive(Debug)]
 pub(super) struct Flight {
     id: u64,
     pub(super) question: Question,
     outcome: watch::Sender<Option<Outcome>>,
+    landed: bool,
+    table: Arc<Mutex<Table>>,
+    counters: Arc<AskCounters>,
+}
+
+/// Whether nobody waits for an outcome any more; the table keeps one receiver for those who are to come.
+fn is_deserted(outcome: &watch::Sender<Option<Outcome>>) -> bool {
+    outcome.receiver_count() <= 1
 }
 
 impl Flight {
-    /// Whether nobody waits for it any more; the table keeps one receiver for those who are to come.
-    fn is_deserted(&self) -> bool {
-        self.outcome.receiver_count() <= 1
+    /// Tells all who wait.
+    fn land(&mut self, outcome: Outcome) {
+        if let Err(error) = outcome {
+            self.counters.failed(error, 1);
+        }
+        self.landed = true;
+        lock(&self.table).close(self.id, &self.question);
+        self.outcome.send_replace(Some(outcome));
     }
+}
 
-    fn is_scan(&self) -> bool {
-        is_scan(&self.question)
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if self.landed {
+            return;
+        }
+        if is_deserted(&self.outcome) {
+            lock(&self.table).close(self.id, &self.question);
+        } else {
+            self.land(Err(AskError::Failed));
+        }
     }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    // Each change of the table is whole before anything can panic.
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_scan(question: &Question) -> bool {
@@ -84,7 +122,7 @@ impl Flights {
         Self {
             bounds,
             counters,
-            table: Mutex::default(),
+            table: Arc::default(),
             points: Notify::new(),
             scans: Notify::new(),
         }
@@ -96,7 +134,7 @@ impl Flights {
         questions: Vec<Question>,
         since: Moment,
     ) -> Result<Vec<Joined>, AskError> {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let joins = |latest: &Latest| latest.sent_at.is_none_or(|sent_at| sent_at >= since);
         let new = questions
             .iter()
@@ -132,9 +170,9 @@ impl Flights {
     /// The next points to ask, `most` at most, or one batch alone; waits until there are any. Cancel safe.
     pub(super) async fn next_points(&self, most: usize) -> Vec<Flight> {
         loop {
-            let taken = self.lock().take_points(most);
+            let taken = lock(&self.table).take_points(most);
             if !taken.is_empty() {
-                return taken;
+                return taken.into_iter().map(|next| self.flight(next)).collect();
             }
             self.points.notified().await;
         }
@@ -143,26 +181,34 @@ impl Flights {
     /// The next scan to ask; waits until there is one. Cancel safe.
     pub(super) async fn next_scan(&self) -> Flight {
         loop {
-            if let Some(taken) = self.lock().take_scan() {
-                return taken;
+            let taken = lock(&self.table).take_scan();
+            if let Some(taken) = taken {
+                return self.flight(taken);
             }
             self.scans.notified().await;
         }
     }
 
+    fn flight(&self, queued: Queued) -> Flight {
+        Flight {
+            id: queued.id,
+            question: queued.question,
+            outcome: queued.outcome,
+            landed: false,
+            table: Arc::clone(&self.table),
+            counters: Arc::clone(&self.counters),
+        }
+    }
+
     /// Those that somebody still waits for; the others are over.
-    pub(super) fn wanted(&self, flights: Vec<Flight>) -> Vec<Flight> {
-        let mut table = self.lock();
-        let (wanted, deserted): (Vec<_>, Vec<_>) = flights
-            .into_iter()
-            .partition(|flight| !flight.is_deserted());
-        deserted.iter().for_each(|flight| table.close(flight));
-        wanted
+    pub(super) fn wanted(&self, mut flights: Vec<Flight>) -> Vec<Flight> {
+        flights.retain(|flight| !is_deserted(&flight.outcome));
+        flights
     }
 
     /// From now on only those may join whose reason is no later than `at`. To be called before the question is sent.
     pub(super) fn sent<'f>(&self, flights: impl IntoIterator<Item = &'f Flight>, at: Moment) {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         for flight in flights {
             if let Some(latest) = table.latest.get_mut(&flight.question)
                 && latest.id == flight.id
@@ -174,25 +220,15 @@ impl Flights {
 
     /// Tells all who wait.
     pub(super) fn land(&self, landed: impl IntoIterator<Item = (Flight, Outcome)>) {
-        let mut table = self.lock();
-        for (flight, outcome) in landed {
-            if let Err(error) = outcome {
-                self.counters.failed(error, 1);
-            }
-            table.close(&flight);
-            flight.outcome.send_replace(Some(outcome));
+        for (mut flight, outcome) in landed {
+            flight.land(outcome);
         }
     }
 
-    /// The flights of one kind that are queued.
+    /// The flights that are queued or sent.
     #[cfg(test)]
     pub(super) fn open(&self) -> usize {
-        self.lock().open
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        // Each change of the table is whole before anything can panic.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table).open
     }
 }
 
@@ -208,33 +244,30 @@ impl Table {
             wait: wait.clone(),
         };
         self.latest.insert(question.clone(), latest);
-        let flight = Flight {
+        let queue = if is_scan(&question) {
+            &mut self.scans
+        } else {
+            &mut self.points
+        };
+        queue.push_back(Queued {
             id,
             question,
             outcome,
-        };
-        if flight.is_scan() {
-            self.scans.push_back(flight);
-        } else {
-            self.points.push_back(flight);
-        }
+        });
         wait
     }
 
-    fn close(&mut self, flight: &Flight) {
+    fn close(&mut self, id: u64, question: &Question) {
         self.open = self.open.saturating_sub(1);
-        if self
-            .latest
-            .get(&flight.question)
-            .is_some_and(|latest| latest.id == flight.id)
-        {
-            self.latest.remove(&flight.question);
+        let latest = self.latest.get(question);
+        if latest.is_some_and(|latest| latest.id == id) {
+            self.latest.remove(question);
         }
     }
 
     /// Points of one kind: a question for a batch cannot ask for buckets and for none.
-    fn take_points(&mut self, most: usize) -> Vec<Flight> {
-        let mut taken: Vec<Flight> = Vec::new();
+    fn take_points(&mut self, most: usize) -> Vec<Queued> {
+        let mut taken: Vec<Queued> = Vec::new();
         while taken.len() < most {
             let Some(next) = self.points.front() else {
                 break;
@@ -255,24 +288,24 @@ impl Table {
             if !joins {
                 break;
             }
-            let Some(flight) = self.points.pop_front() else {
+            let Some(next) = self.points.pop_front() else {
                 break;
             };
-            if flight.is_deserted() {
-                self.close(&flight);
+            if is_deserted(&next.outcome) {
+                self.close(next.id, &next.question);
                 continue;
             }
-            taken.push(flight);
+            taken.push(next);
         }
         taken
     }
 
-    fn take_scan(&mut self) -> Option<Flight> {
-        while let Some(flight) = self.scans.pop_front() {
-            if !flight.is_deserted() {
-                return Some(flight);
+    fn take_scan(&mut self) -> Option<Queued> {
+        while let Some(next) = self.scans.pop_front() {
+            if !is_deserted(&next.outcome) {
+                return Some(next);
             }
-            self.close(&flight);
+            self.close(next.id, &next.question);
         }
         None
     }

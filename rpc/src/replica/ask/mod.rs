@@ -48,6 +48,7 @@ mod unfit;
 #[cfg(test)]
 pub(in crate::replica) mod tests;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use tidegate_core::Moment;
@@ -157,6 +158,24 @@ pub fn spawn<T: LeaderCalls>(
     stop: &CancellationToken,
 ) {
     let say = Arc::new(say::Say::new(asker, shared, transport));
-    tokio::spawn(points::Points::new(Arc::clone(&say)).run(stop.clone()));
-    tokio::spawn(ranges::run(say, stop.clone()));
+    let (points, ranges) = (Arc::clone(&say), say);
+    let stops = (stop.clone(), stop.clone());
+    tokio::spawn(keep_carrying(stop.clone(), move || {
+        points::Points::new(Arc::clone(&points)).run(stops.0.clone())
+    }));
+    tokio::spawn(keep_carrying(stop.clone(), move || {
+        ranges::run(Arc::clone(&ranges), stops.1.clone())
+    }));
+}
+
+/// Begins anew where a panic has ended it: what it carried has failed, what waits has not.
+async fn keep_carrying<F>(stop: CancellationToken, carry: impl Fn() -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    while !stop.is_cancelled() {
+        if let Err(error) = tokio::spawn(carry()).await {
+            tracing::error!(%error, "asking the PD leader has failed and begins anew; report it");
+        }
+    }
 }

@@ -1,5 +1,9 @@
-use super::*;
+use std::sync::atomic::Ordering::SeqCst;
+
 use tonic::Status;
+
+use super::script::Twist;
+use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn f7_what_exceeds_the_bound_is_turned_away_at_once_and_counted() {
@@ -100,4 +104,63 @@ async fn a_leader_that_cannot_be_reached_is_tried_twice() {
     assert_eq!(bench.script.asked().len(), 2);
     bench.script.fail(None);
     assert_eq!(id_of(&done(bench.ask(key("a"))).await), 1);
+}
+
+/// Fails whoever carries an answer.
+fn panics<A>(_: &mut A) {
+    panic!("as told");
+}
+
+const PANICS: Twist = Twist {
+    query: panics,
+    one: panics,
+    scan: panics,
+};
+
+/// What breaks somewhere on its way gives its place back, and who waits for it is told at once.
+async fn broken(bench: &Bench, question: Question, mend: impl Fn(&Script)) {
+    let begun = Instant::now();
+    let outcome = done(bench.ask(question.clone())).await;
+    assert_eq!(outcome.expect_err("broken"), AskError::Failed);
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert_eq!(bench.asker.flights.open(), 0);
+    mend(&bench.script);
+    assert!(done(bench.ask(question)).await.is_ok());
+    assert_eq!(bench.asker.flights.open(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_on_the_way_of_a_question_frees_its_place() {
+    let bounds = Bounds {
+        waiting: 1,
+        calls: 1,
+        scans: 1,
+        ..Bounds::default()
+    };
+    for (question, is_old) in [(key("a"), false), (key("a"), true), (scan("a", "b"), false)] {
+        let bench = Bench::bounded(bounds);
+        bench.script.is_old.store(is_old, SeqCst);
+        bench.script.twist(Some(PANICS));
+        broken(&bench, question, |script| script.twist(None)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_an_answer_is_landed_frees_the_places_of_all_its_questions() {
+    let bench = Bench::new();
+    bench.script.panics_at_looks.store(true, SeqCst);
+    let questions = vec![key("a"), key("e"), point(Point::Id(3))];
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let since = Moment::from_nanos(1);
+    let outcomes = bench.asker.ask_all(questions, since, deadline).await;
+    assert!(
+        outcomes
+            .iter()
+            .all(|it| matches!(it, Err(AskError::Failed)))
+    );
+    assert_eq!(bench.asker.flights.open(), 0);
+    broken(&bench, key("a"), |script| {
+        script.panics_at_looks.store(false, SeqCst);
+    })
+    .await;
 }

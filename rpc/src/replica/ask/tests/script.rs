@@ -84,6 +84,8 @@ pub(in crate::replica) struct Script {
     pub(in crate::replica) twist: Mutex<Option<Twist>>,
     /// How many streams of QueryRegion were opened.
     pub(in crate::replica) streams: AtomicUsize,
+    /// Whoever looks at the leader key panics.
+    pub(in crate::replica) panics_at_looks: AtomicBool,
 }
 
 impl Script {
@@ -98,6 +100,7 @@ impl Script {
             error: Mutex::new(None),
             twist: Mutex::new(None),
             streams: AtomicUsize::new(0),
+            panics_at_looks: AtomicBool::new(false),
         };
         regions.iter().for_each(|is| script.knows(*is));
         Arc::new(script)
@@ -136,7 +139,8 @@ impl Script {
     }
 
     fn twisted<A>(&self, mut answer: A, by: impl Fn(Twist) -> fn(&mut A)) -> A {
-        if let Some(twist) = *self.twist.lock().expect("unpoisoned") {
+        let twist = *self.twist.lock().expect("unpoisoned");
+        if let Some(twist) = twist {
             by(twist)(&mut answer);
         }
         answer
@@ -275,6 +279,7 @@ impl LeaderCalls for Leader {
 
     async fn leads(&self, _: &str, _: u64, _: Term) -> bool {
         self.0.calls.lock().expect("unpoisoned").push(Call::Look);
+        assert!(!self.0.panics_at_looks.load(SeqCst), "as told");
         self.0.leads.load(SeqCst)
     }
 }
