@@ -236,11 +236,14 @@ impl fmt::Display for Report {
         for example in &self.error_examples {
             writeln!(f, "  {example}")?;
         }
-        writeln!(
-            f,
-            "behind            {} items; the oldest for {} ms, at most {} of the leader's changes back",
-            self.behind_served, self.behind_served_max_age_ms, self.max_behind_changes
-        )?;
+        match self.behind_served {
+            0 => writeln!(f, "behind            no item")?,
+            behind => writeln!(
+                f,
+                "behind            {behind} items; the oldest for {} ms, at most {} of the leader's changes back",
+                self.behind_served_max_age_ms, self.max_behind_changes
+            )?,
+        }
         write!(
             f,
             "stale             {} (older than {} ms)",
@@ -285,6 +288,17 @@ impl fmt::Display for Report {
                 server.behind_served,
                 server.stale_served,
                 reasons(&server.refused_by_reason)
+            )?;
+        }
+        let missed = match self.when_stale {
+            WhenStale::Refuse => "the client asks the leader",
+            WhenStale::ReadThrough => "the replica asks the leader",
+        };
+        if self.servers.iter().any(|server| server.missed > 0) {
+            writeln!(
+                f,
+                "\nmissed: the gate was open and the map had no answer, as for a region that is gone or\n\
+                 just made; {missed}"
             )?;
         }
         writeln!(f, "\n{}", self.in_words())
@@ -482,9 +496,17 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        assert!(
+            text.contains("just made; the client asks the leader\n"),
+            "{text}"
+        );
         let mut untouched = example();
         untouched.behind_served = 0;
-        assert!(untouched.to_string().contains("41 ms after the fault"));
+        untouched.servers[0].missed = 0;
+        let quiet = untouched.to_string();
+        assert!(quiet.contains("41 ms after the fault"), "{quiet}");
+        assert!(quiet.contains("behind            no item\n"), "{quiet}");
+        assert!(!quiet.contains("missed: "), "{quiet}");
         let through = Report {
             when_stale: WhenStale::ReadThrough,
             ..example()

@@ -167,13 +167,15 @@ impl Scene {
                 .name
                 .strip_prefix("replica-")
                 .unwrap_or(&replica.name);
-            parts.push(match replica.reason {
-                Some(reason) if !replica.open => format!("r{name} SHUT {reason}"),
-                _ => format!("r{name} open {} ms", number(replica.age_ms)),
-            });
+            let gate = match replica.reason {
+                Some(reason) if !replica.open => format!("SHUT {reason}"),
+                _ => format!("open {:>5} ms", number(replica.age_ms)),
+            };
+            // As wide as the longest reason, so that the lines stand under each other.
+            parts.push(format!("r{name} {gate:<16}"));
         }
         parts.push(format!(
-            "behind {} stale {} errors {}",
+            "behind {:>5} stale {:>4} errors {}",
             rounded(self.behind),
             rounded(self.stale),
             rounded(self.errors)
@@ -181,6 +183,7 @@ impl Scene {
         let (mut text, mut column) = (String::new(), 0);
         for part in parts {
             if column + 1 + part.len() > COLUMNS {
+                text.truncate(text.trim_end().len());
                 text += "\n    ";
                 column = 4;
             }
@@ -281,11 +284,21 @@ mod tests {
     }
 
     #[test]
-    fn a_line_tells_what_matters_and_fits() {
+    fn a_line_tells_what_matters_and_fits_under_the_one_before() {
         let mut scene = scene();
         assert_eq!(
             scene.line(),
-            "  9s r1 open 120 ms r2 SHUT apply_stall behind 0 stale 0 errors 0"
+            "  9s r1 open   120 ms    r2 SHUT apply_stall behind     0 stale    0 errors 0"
+        );
+        let both_open = Scene {
+            elapsed: Duration::from_secs(10),
+            replicas: vec![scene.replicas[0].clone(), scene.replicas[0].clone()],
+            behind: 7,
+            ..scene.clone()
+        };
+        assert_eq!(
+            both_open.line(),
+            " 10s r1 open   120 ms    r1 open   120 ms    behind     7 stale    0 errors 0"
         );
         scene.replicas[0] = ReplicaScene {
             name: "replica-1".to_owned(),
