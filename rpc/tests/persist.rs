@@ -16,6 +16,21 @@ use tonic::Request;
 
 const REGIONS: u64 = 300;
 
+/// Ends a process with a signal and waits until it is gone.
+async fn finish(served: Served, signal: &'static str) {
+    served.signal(signal);
+    tokio::task::spawn_blocking(move || served.wait())
+        .await
+        .expect("gone");
+}
+
+/// The status page of a replica.
+async fn status(addr: SocketAddr) -> serde_json::Value {
+    let status = get(addr, "/status").await;
+    let body = status.split("\r\n\r\n").nth(1).expect("a body");
+    serde_json::from_str(body).expect("a status")
+}
+
 async fn start(directory: String, url: String) -> Served {
     let start = move || Served::start(&["--backend-endpoints", &url, "--data-dir", &directory]);
     tokio::task::spawn_blocking(start).await.expect("started")
@@ -77,9 +92,7 @@ async fn f6_killed_at_any_point_the_next_start_resumes_and_has_what_the_leader_h
     for round in 0..12 {
         let served = start(path.clone(), leader.url()).await;
         serving(served.addr).await;
-        let status = get(served.addr, "/status").await;
-        let body = status.split("\r\n\r\n").nth(1).expect("a body");
-        let status: serde_json::Value = serde_json::from_str(body).expect("a status");
+        let status = status(served.addr).await;
         assert_eq!(status["persist"]["set_aside"], 0, "round {round}: {status}");
         if status["sync"]["full_syncs"] == 0 {
             assert_eq!(status["persist"]["loaded"], REGIONS, "round {round}");
@@ -107,13 +120,42 @@ async fn f6_killed_at_any_point_the_next_start_resumes_and_has_what_the_leader_h
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        served.signal("KILL");
-        tokio::task::spawn_blocking(move || served.wait())
-            .await
-            .expect("gone");
+        finish(served, "KILL").await;
     }
     // The first start finds nothing; each later one finds a state, unless the first write was never done.
     assert!(resumed >= 8, "{resumed} of 11");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f6_ended_at_any_point_of_its_start_the_next_one_still_has_everything() {
+    const MANY: u64 = 9_000;
+    let leader = leader(CLUSTER, MANY).await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("text").to_owned();
+    let served = start(path.clone(), leader.url()).await;
+    serving(served.addr).await;
+    finish(served, "TERM").await;
+    // How long a start takes, from the process to the proof.
+    let begun = tokio::time::Instant::now();
+    let served = start(path.clone(), leader.url()).await;
+    serving(served.addr).await;
+    let whole = begun.elapsed();
+    finish(served, "TERM").await;
+    for round in 0..24 {
+        let (directory, url) = (path.clone(), leader.url());
+        let start =
+            move || Served::start_quiet(&["--backend-endpoints", &url, "--data-dir", &directory]);
+        let served = tokio::task::spawn_blocking(start).await.expect("started");
+        tokio::time::sleep(whole * round / 24).await;
+        finish(served, ["KILL", "TERM"][(round % 2) as usize]).await;
+    }
+    let served = start(path, leader.url()).await;
+    serving(served.addr).await;
+    let status = status(served.addr).await;
+    assert_eq!(status["persist"]["loaded"], MANY, "{status}");
+    assert_eq!(status["persist"]["set_aside"], 0, "{status}");
+    assert_eq!(status["sync"]["full_syncs"], 0, "{status}");
+    assert_eq!(answered(served.addr).await, rows(leader.regions()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,6 +12,8 @@ use tidegate_core::{Key, KeyRange, Moment, Provenance, Region, RegionEpoch, Shar
 use super::disk::{Disk, DiskError, FILE, OpenError, SET_ASIDE};
 use super::*;
 
+mod loading;
+
 /// A medium that keeps what was synced, and of the rest what chance lets through.
 #[derive(Clone, Debug)]
 struct Medium(Arc<Mutex<State>>);
@@ -27,6 +29,8 @@ struct State {
     /// Changes and syncs until one fails, and all after it.
     left: u64,
     used: u64,
+    /// Reads until one fails, and all after it.
+    reads_left: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -58,6 +62,7 @@ impl Medium {
             unsafe_changes: Vec::new(),
             left,
             used: 0,
+            reads_left: u64::MAX,
         })))
     }
 
@@ -99,7 +104,11 @@ impl StorageBackend for Medium {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.state();
+        let mut state = self.state();
+        if state.reads_left == 0 {
+            return Err(io::Error::other("the medium does not answer"));
+        }
+        state.reads_left -= 1;
         let at = offset as usize;
         let bytes = state.now.get(at..at + out.len());
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
