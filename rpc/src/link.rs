@@ -3,9 +3,14 @@
 //! A server that stops lets open streams end by themselves. A reader that does not read would keep its connection, and
 //! with it a part of a server that is gone, for as long as it likes; so each connection ends when the server cuts it.
 //!
-//! A connection on which nobody says anything costs a file descriptor for as long as it likes, too: HTTP's own
-//! deadlines begin when it is known which HTTP is spoken. So a link ends, too, when it is not known by then: when
-//! fewer bytes have come than HTTP/2 opens with, and the server has found nothing to answer.
+//! A connection on which nobody says anything, or nobody ends a question, keeps a place that others could have. So a
+//! link ends, too, when its client does not come to the point:
+//!
+//! | so far | within | else |
+//! |---|---|---|
+//! | nothing, or a part of what HTTP/2 opens with | [`OPENING`] | the link ends |
+//! | anything else: it is HTTP/1 | [`OPENING`] after a question has begun, an answer has | the link ends |
+//! | HTTP/2 | | pings and the bounds on streams are the server's |
 
 use std::io;
 use std::pin::Pin;
@@ -23,10 +28,10 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-/// How long a client may take to say what it speaks.
+/// How long a client may take to say what it speaks; with HTTP/1, for each question too, until its answer begins.
 const OPENING: Duration = Duration::from_secs(10);
-/// The length of what HTTP/2 opens with.
-const PREFACE: usize = 24;
+/// What HTTP/2 opens with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What a connection is carried by.
 #[derive(Debug)]
@@ -42,14 +47,36 @@ pub(crate) struct Link {
     /// Its place among the connections that there may be.
     _place: Option<OwnedSemaphorePermit>,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Until the client has opened.
-    opening: Option<Opening>,
+    speech: Speech,
+    /// While something is owed by the client, or to it by the server.
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
-#[derive(Debug)]
-struct Opening {
-    deadline: Pin<Box<Sleep>>,
-    heard: usize,
+/// What a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speech {
+    /// It has said so much of what HTTP/2 opens with.
+    Opening(usize),
+    Http1,
+    Http2,
+}
+
+impl Speech {
+    /// After these bytes more.
+    fn after(self, bytes: &[u8]) -> Self {
+        let Self::Opening(heard) = self else {
+            return self;
+        };
+        let expected = &PREFACE[heard..];
+        let both = expected.len().min(bytes.len());
+        if expected[..both] != bytes[..both] {
+            Self::Http1
+        } else if both == expected.len() {
+            Self::Http2
+        } else {
+            Self::Opening(heard + both)
+        }
+    }
 }
 
 impl Link {
@@ -87,10 +114,8 @@ impl Link {
             wire,
             _place: None,
             cut: Box::pin(cut.cancelled_owned()),
-            opening: Some(Opening {
-                deadline: Box::pin(sleep(OPENING)),
-                heard: 0,
-            }),
+            speech: Speech::Opening(0),
+            deadline: Some(Box::pin(sleep(OPENING))),
         }
     }
 
@@ -108,30 +133,34 @@ impl Link {
         }
     }
 
-    /// Looks at the opening after a read that brought so many bytes, or none yet.
-    fn heard(&mut self, bytes: Poll<usize>, cx: &mut Context<'_>) -> io::Result<()> {
-        let Some(opening) = &mut self.opening else {
+    /// Looks at what a read brought; nothing yet is `None`.
+    fn heard(&mut self, bytes: Option<&[u8]>, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.speech == Speech::Http2 {
             return Ok(());
-        };
-        match bytes {
-            Poll::Ready(bytes) => {
-                opening.heard += bytes;
-                if opening.heard >= PREFACE {
-                    self.opening = None;
+        }
+        if let Some(bytes) = bytes {
+            self.speech = self.speech.after(bytes);
+            match self.speech {
+                Speech::Http2 => self.deadline = None,
+                Speech::Http1 if !bytes.is_empty() => {
+                    self.deadline
+                        .get_or_insert_with(|| Box::pin(sleep(OPENING)));
                 }
+                Speech::Http1 | Speech::Opening(_) => {}
             }
-            Poll::Pending => {
-                if opening.deadline.as_mut().poll(cx).is_ready() {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-            }
+        } else if let Some(deadline) = &mut self.deadline
+            && deadline.as_mut().poll(cx).is_ready()
+        {
+            return Err(io::ErrorKind::TimedOut.into());
         }
         Ok(())
     }
 
-    /// Looks at the opening before a write: an answer to something ends it, a greeting does not.
+    /// Looks at a write: to a question in HTTP/1 it is the answer. Before, it is a greeting, to which nothing is owed.
     fn said(&mut self) {
-        self.opening.take_if(|opening| opening.heard > 0);
+        if self.speech == Speech::Http1 {
+            self.deadline = None;
+        }
     }
 }
 
@@ -215,7 +244,7 @@ impl AsyncRead for Link {
         self.check(cx)?;
         let before = buf.filled().len();
         let read = Pin::new(&mut self.wire).poll_read(cx, buf)?;
-        self.heard(read.map(|()| buf.filled().len() - before), cx)?;
+        self.heard(read.is_ready().then(|| &buf.filled()[before..]), cx)?;
         read.map(Ok)
     }
 }
@@ -280,6 +309,14 @@ mod tests {
         Some(Duration::from_secs(began.elapsed().as_secs()))
     }
 
+    /// The client says `text`, and the server reads it.
+    async fn say(client: &mut TcpStream, link: &mut Link, text: &[u8]) {
+        client.write_all(text).await.expect("sent");
+        let mut heard = vec![0; text.len()];
+        link.read_exact(&mut heard).await.expect("received");
+        assert_eq!(heard, text);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_say_what_it_speaks_is_cut() {
         let (_silent, mut link) = pair().await;
@@ -287,25 +324,38 @@ mod tests {
         assert_eq!(lasts(&mut link).await, Some(OPENING));
 
         let (mut hesitant, mut link) = pair().await;
-        hesitant.write_all(b"PRI * HT").await.expect("sent");
-        link.read_exact(&mut [0; 8]).await.expect("received");
+        say(&mut hesitant, &mut link, b"PRI * HT").await;
         assert_eq!(lasts(&mut link).await, Some(OPENING));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_has_opened_may_be_silent() {
+    async fn a_client_that_speaks_http2_may_be_silent() {
         let (mut client, mut link) = pair().await;
-        client.write_all(&[b'x'; PREFACE]).await.expect("sent");
-        link.read_exact(&mut [0; PREFACE]).await.expect("received");
+        let (one, other) = PREFACE.split_at(7);
+        say(&mut client, &mut link, one).await;
+        say(&mut client, &mut link, &[other, b"frames"].concat()).await;
         assert_eq!(lasts(&mut link).await, None);
+    }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_question_in_http1_has_to_end() {
         let (mut client, mut link) = pair().await;
-        client
-            .write_all(b"GET / HTTP/1.1\r\n\r\n")
-            .await
-            .expect("sent");
-        link.read_exact(&mut [0; 18]).await.expect("received");
-        link.write_all(b"an answer").await.expect("sent");
-        assert_eq!(lasts(&mut link).await, None);
+        let begun = b"POST /router/api/v1/config HTTP/1.1\r\nhost: x\r\nx-y: ";
+        say(&mut client, &mut link, begun).await;
+        tokio::time::advance(OPENING / 2).await;
+        say(&mut client, &mut link, b"a little at a time").await;
+        assert_eq!(lasts(&mut link).await, Some(OPENING / 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_question_in_http1_has_its_own_time_and_between_them_there_is_no_hurry() {
+        let (mut client, mut link) = pair().await;
+        for _ in 0..2 {
+            say(&mut client, &mut link, b"GET / HTTP/1.1\r\n\r\n").await;
+            link.write_all(b"an answer").await.expect("sent");
+            assert_eq!(lasts(&mut link).await, None);
+        }
+        say(&mut client, &mut link, b"GET /").await;
+        assert_eq!(lasts(&mut link).await, Some(OPENING));
     }
 }
