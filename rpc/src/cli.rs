@@ -113,7 +113,8 @@ const SERVE_KEYS: &str = "\
 Keys of the config file: the flags' names, and
   max-age = \"10s\"            age from which on data is not served
   broadcast-max-age = \"30s\"  the same while the PD leader is one of release 8.5, which proves a quiet
-                             time 10 to 23 s late; unless set, max-age where that is longer than 30s
+                             time 10 to 23 s late; unless set, or with \"auto\", max-age where that is
+                             longer than 30s
   max-outage = \"max-age\"     the same while PD has no leader at all
   time-threshold = \"30s\"     silence of the sync stream from which on data is not served
   index-threshold = 20000    changes behind from which on data is not served

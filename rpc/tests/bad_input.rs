@@ -103,6 +103,36 @@ fn an_advertised_address_that_is_no_url() {
 }
 
 #[test]
+fn a_path_of_nothing() {
+    for flag in [
+        "--data-dir",
+        "--cacert",
+        "--cert",
+        "--key",
+        "--log-file",
+        "--config",
+    ] {
+        let line = refusal(&["serve", flag, ""]);
+        let expected = format!("a value is required for '{flag} <");
+        assert!(
+            line.contains(&expected) && line.contains("see `tidegate serve --help`"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn an_admin_address_that_is_the_one_of_the_lookups() {
+    let (_dir, path) = config_file("admin-addr = \"http://127.0.0.1:3379\"\n");
+    let line = refusal(&["serve", "--config", &path]);
+    assert!(
+        line.contains("admin-addr http://127.0.0.1:3379 is what listen-addr names")
+            && line.contains("give admin-addr a port of its own"),
+        "{line}"
+    );
+}
+
+#[test]
 fn a_name_of_nothing() {
     let line = refusal(&["serve", "--name", ""]);
     assert!(line.contains("--name: \"\""), "{line}");

@@ -122,11 +122,30 @@ async fn settings_are_shown_and_changed_on_an_address_of_their_own() {
         answer.starts_with("HTTP/1.1 400") && answer.contains("post an object, as"),
         "{answer}"
     );
-    let answer = post(admin, &" ".repeat(100_000)).await;
-    assert!(
-        answer.starts_with("HTTP/1.1 413") && answer.contains("JSON object of 65536 bytes at most"),
-        "{answer}"
-    );
+    // More than fits into the buffers between us: it has to be read for its sender to hear the answer.
+    for size in [100_000, 5 << 20] {
+        let answer = post(admin, &" ".repeat(size)).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 413")
+                && answer.contains("JSON object of 65536 bytes at most"),
+            "{answer}"
+        );
+    }
+    for (twice, key) in [
+        (r#"{"max-age": "9s", "max-age": "8s"}"#, "max-age"),
+        (
+            r#"{"log.level": "warn", "log": {"level": "info"}}"#,
+            "log.level",
+        ),
+    ] {
+        let answer = post(admin, twice).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 400")
+                && answer.contains(key)
+                && answer.contains("given twice"),
+            "{answer}"
+        );
+    }
     let answer = post(admin, r#"{"max-age": "4s"}"#).await;
     assert!(
         answer.contains(
@@ -254,4 +273,47 @@ async fn wait_for(path: &str, text: &str) {
     };
     let waited = tokio::time::timeout(PATIENCE, wait).await;
     assert!(waited.is_ok(), "no {text} in {path}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_leave_clients_nowhere_to_go_are_said_in_the_log_and_in_the_status() {
+    let pd = leader(CLUSTER, 3).await;
+    let files = Files::new(
+        "present-as = 'self'\nallow-bounded-staleness = true\nadmin-addr = 'http://127.0.0.1:0'\nadmin-writable = true\n",
+    );
+    // It refuses what the map may not answer.
+    let served = Served::start_quiet(&[
+        "--backend-endpoints",
+        &pd.url(),
+        "--config",
+        &files.path("tidegate.toml"),
+    ]);
+    let line = served.line_with("present-as = self with allow-bounded-staleness");
+    assert!(line.contains("WARN") && line.contains("set when-stale = read-through"));
+    let line = served.line_with("serving");
+    let addr = line
+        .split("listen=")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let addr: SocketAddr = addr.expect("its address").parse().expect("an address");
+    let admin = admin_of(&served);
+    let warnings = async || {
+        let status = get(addr, "/status").await;
+        let body = status.split("\r\n\r\n").nth(1).expect("a body");
+        let status: serde_json::Value = serde_json::from_str(body).expect("a status");
+        let lines = status["warnings"].as_array().expect("a list").clone();
+        let text = |line: &serde_json::Value| line.as_str().expect("text").to_owned();
+        lines.iter().map(text).collect::<Vec<_>>()
+    };
+    let at_first = warnings().await;
+    assert_eq!(at_first.len(), 1, "{at_first:?}");
+    assert!(at_first[0].starts_with("present-as = self"), "{at_first:?}");
+    // What is unwise about a change comes, and goes.
+    post(admin, r#"{"max-outage": "200h"}"#).await;
+    let more = warnings().await;
+    assert_eq!(more.len(), 2, "{more:?}");
+    assert!(more[0].starts_with("max-outage 720000s"), "{more:?}");
+    post(admin, r#"{"max-outage": null}"#).await;
+    assert_eq!(warnings().await, at_first);
+    pd.stop().await;
 }

@@ -170,6 +170,33 @@ async fn every_lookup_is_answered_as_the_leader_answers_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn as_many_floors_as_there_may_be_fit_into_the_metadata_of_a_call() {
+    let leader = leader(CLUSTER, 3).await;
+    let replica = replica(&leader).await;
+    let mut router = RouterClient::new(channel(replica.addr()).await);
+    let mut asked = async |floors: usize| {
+        // Keys of 450 bytes, in hexadecimal.
+        let floor = format!("key={};conf_ver=1;version=1", "61".repeat(450));
+        let mut request = Request::new(GetRegionRequest {
+            header: header(),
+            region_key: "0002".into(),
+            need_buckets: false,
+        });
+        for _ in 0..floors {
+            request
+                .metadata_mut()
+                .append("tidegate-floor", floor.parse().expect("ascii"));
+        }
+        router.get_region(request).await
+    };
+    let answer = asked(64).await.expect("served").into_inner();
+    assert_eq!(answer.region.expect("a region").id, 2);
+    let status = asked(65).await.expect_err("one too many");
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().contains("at most 64 floors"), "{status}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn members_and_cluster_info_are_pds_own() {
     let leader = leader(CLUSTER, 1).await;
     let replica = replica(&leader).await;

@@ -11,6 +11,7 @@
 //! address with `https://` speaks TLS with the files and the rules of the port of the lookups. What is changed here
 //! lasts until the next start, or the next reload of the file.
 
+mod once;
 mod tuner;
 
 use std::io;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -27,6 +28,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::service::Routes;
@@ -43,8 +45,10 @@ use crate::tls::Tls;
 const CONNECTIONS: usize = 64;
 /// The most that settings take, in bytes.
 const LARGEST: usize = 64 << 10;
-/// How long a client may take for them.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// What is taken of more than that, so that a client which does not listen before it has said all of it hears why not.
+const HEARD_OUT: usize = 16 << 20;
+/// How long a client may take for them: less than a question may altogether.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The admin address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -138,22 +142,30 @@ async fn change(State(tuner): State<Arc<Tuner>>, request: Request) -> Response {
             "this address only shows; set admin-writable = true in the config file and start again";
         return refused(StatusCode::FORBIDDEN, why);
     }
-    let body = match timeout(PATIENCE, to_bytes(request.into_body(), LARGEST)).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(error)) => {
+    let body = match timeout(PATIENCE, posted(request)).await {
+        Ok(Ok(Some(body))) => body,
+        Ok(Ok(None)) => {
             let why = format!(
-                "the settings cannot be read ({error}); post a JSON object of {LARGEST} bytes at most, as \
+                "these are too many bytes for settings; post a JSON object of {LARGEST} bytes at most, as \
                  {{\"max-age\": \"15s\"}}"
             );
             return refused(StatusCode::PAYLOAD_TOO_LARGE, &why);
+        }
+        Ok(Err(error)) => {
+            let why = format!("the settings cannot be read ({error}); post them again");
+            return refused(StatusCode::BAD_REQUEST, &why);
         }
         Err(_) => {
             let why = format!("the settings did not come within {PATIENCE:?}; post them again");
             return refused(StatusCode::REQUEST_TIMEOUT, &why);
         }
     };
-    let patch: Value = match serde_json::from_slice(&body) {
+    let patch: Value = match once::parse(&body) {
         Ok(patch) => patch,
+        Err(error) if error.is_data() => {
+            let why = format!("{error}; give it once");
+            return refused(StatusCode::BAD_REQUEST, &why);
+        }
         Err(error) => {
             let why = format!("not JSON: {error}; post an object, as {{\"max-age\": \"15s\"}}");
             return refused(StatusCode::BAD_REQUEST, &why);
@@ -172,6 +184,32 @@ async fn change(State(tuner): State<Arc<Tuner>>, request: Request) -> Response {
         }
         Err(unchanged) => refused(StatusCode::BAD_REQUEST, &unchanged.to_string()),
     }
+}
+
+/// What was posted; `None` if it is too much.
+async fn posted(request: Request) -> Result<Option<Vec<u8>>, axum::Error> {
+    let headers = request.headers();
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse().ok())
+        .unwrap_or(0);
+    // Who asks before it sends so much hears at once that it need not.
+    let asks_first = headers.contains_key(header::EXPECT);
+    if announced > HEARD_OUT || (announced > LARGEST && asks_first) {
+        return Ok(None);
+    }
+    let mut chunks = request.into_body().into_data_stream();
+    let (mut body, mut heard) = (Vec::new(), 0);
+    while heard <= HEARD_OUT
+        && let Some(chunk) = chunks.next().await
+    {
+        let chunk = chunk?;
+        heard += chunk.len();
+        if heard <= LARGEST {
+            body.extend_from_slice(&chunk);
+        }
+    }
+    Ok((heard <= LARGEST).then_some(body))
 }
 
 fn refused(code: StatusCode, why: &str) -> Response {

@@ -36,6 +36,7 @@ impl Tuner {
         shared: Arc<Shared>,
         log: LogHandle,
     ) -> Self {
+        shared.note_unwise(parsed.unwise());
         Self {
             current: Mutex::new(parsed),
             shared,
@@ -145,6 +146,7 @@ impl Tuner {
             .thresholds
             .set_max_outage(parsed.serve.max_outage);
         self.shared.audit.set_knobs(parsed.serve.audit);
+        self.shared.note_unwise(parsed.unwise());
         self.log.set_level(parsed.log.level);
     }
 }

@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 
 use super::{BAD_START, bad_start};
 use crate::admin::{self, Admin, Tuner};
-use crate::config::{self, LogSink, Overrides, Parsed};
+use crate::config::{self, LogHandle, LogSink, Overrides, Parsed};
 use crate::replica::hooks::Hooks;
 use crate::replica::{Bound, Counts, Failure};
 
@@ -70,7 +70,7 @@ async fn serve(parsed: Parsed, overrides: &Overrides, path: Option<&Path>) -> Ex
         let path = path.map(Path::to_owned);
         Tuner::new(parsed.clone(), overrides.clone(), path, shared, log.clone())
     };
-    let code = keep_serving(&parsed, bound, admin, signals, hangup, tune).await;
+    let code = keep_serving(&parsed, bound, admin, signals, hangup, log.clone(), tune).await;
     let last = log.clone();
     // The disk may not answer.
     let _ = spawn_blocking(move || last.flush(LAST_LINES)).await;
@@ -105,6 +105,7 @@ async fn keep_serving(
     admin: Option<Admin>,
     mut signals: Signals,
     hangup: Signal,
+    log: LogHandle,
     tune: impl FnOnce(Arc<crate::replica::state::Shared>) -> Tuner,
 ) -> ExitCode {
     for warning in &parsed.warnings {
@@ -135,6 +136,7 @@ async fn keep_serving(
         endpoints = parsed.serve.backend_endpoints.len(),
         "serving",
     );
+    replica.logs_to(log);
     let tuner = Arc::new(tune(Arc::clone(replica.shared())));
     let stop_admin = CancellationToken::new();
     // Ends with this function, however it returns.

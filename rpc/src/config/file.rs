@@ -14,6 +14,7 @@
 //! `[security]` `cacert-path`, `cert-path`, `key-path`, `cert-allowed-cn` and `redact-info-log`,
 //! `[log]` `level` and `format`, `[log.file]` `filename`, `max-size`, `max-days` and `max-backups`.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use super::address::{parse_dialled, parse_endpoint, parse_endpoints, parse_upstr
 use super::duration::parse_duration;
 use super::log::{LogFile, LogFormat, LogLevel};
 use super::sense::MOST_CHANGES;
+use super::shown::entries;
 use super::{ConfigError, Parsed, PresentAs, WhenStale};
 use crate::regular_file;
 use crate::replica::sync::Upstream;
@@ -74,6 +76,21 @@ pub(super) const OURS: &[&str] = &[
     "security.redact-info-log",
 ];
 
+/// What it comes to that these keys of the file are empty, a line for each of which something could be expected.
+pub(super) fn comes_to(parsed: &Parsed, emptied: &[String]) -> Vec<String> {
+    let shown = entries(parsed);
+    let of = |(key, comes_to): &(&str, &str)| {
+        // A flag may have given it a value.
+        let is_empty = shown.iter().any(|(name, value)| name == key && value == "");
+        (is_empty && emptied.iter().any(|name| name == key))
+            .then(|| format!("{key} is empty, as if it were left out: {comes_to}"))
+    };
+    EMPTY.iter().filter_map(of).collect()
+}
+
+/// The word for a `broadcast-max-age` that comes of `max-age`, as it does by default.
+pub(super) const DERIVED: &str = "auto";
+
 /// Keys that PD's router knows and that have no effect here yet. One that ends in a dot stands
 /// for all below it.
 const PDS: &[&str] = &[
@@ -95,12 +112,24 @@ const PDS: &[&str] = &[
     "security.encryption.",
 ];
 
-/// Reads the file at `path` into `parsed`.
+/// Keys of ours that ask for something, and what it comes to when they have no value.
+const EMPTY: &[(&str, &str)] = &[
+    (
+        "data-dir",
+        "regions are not kept, and every start is a full sync; name a directory to keep them",
+    ),
+    (
+        "admin-addr",
+        "settings are neither shown nor changed over HTTP; give an address for that, as http://127.0.0.1:3380",
+    ),
+];
+
+/// Reads the file at `path` into `parsed`. The keys that are there without a value come back.
 ///
 /// # Errors
 /// [`ConfigError`]: the file cannot be read, is no TOML, has a key that nobody knows or a value
 /// that its key cannot have.
-pub fn apply(path: &Path, parsed: &mut Parsed) -> Result<(), ConfigError> {
+pub(super) fn apply(path: &Path, parsed: &mut Parsed) -> Result<Vec<String>, ConfigError> {
     let bytes = regular_file::read(path).map_err(|source| ConfigError::Unreadable {
         path: path.to_owned(),
         source,
@@ -114,7 +143,11 @@ pub fn apply(path: &Path, parsed: &mut Parsed) -> Result<(), ConfigError> {
     }
 }
 
-pub(super) fn apply_text(path: &Path, text: &str, parsed: &mut Parsed) -> Result<(), ConfigError> {
+pub(super) fn apply_text(
+    path: &Path,
+    text: &str,
+    parsed: &mut Parsed,
+) -> Result<Vec<String>, ConfigError> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
         ConfigError::Syntax {
@@ -125,8 +158,19 @@ pub(super) fn apply_text(path: &Path, text: &str, parsed: &mut Parsed) -> Result
     })?;
     let mut leaves = Vec::new();
     flatten("", &table, &mut leaves);
-    let mut unused = Vec::new();
+    let (mut unused, mut emptied) = (Vec::new(), Vec::new());
+    let mut seen = HashSet::new();
     for (key, value) in leaves {
+        // TOML refuses a key that comes twice, but not a quoted one that has its table in its name.
+        if !seen.insert(key.clone()) {
+            return Err(ConfigError::Twice {
+                path: path.to_owned(),
+                key,
+            });
+        }
+        if value.as_str() == Some("") {
+            emptied.push(key.clone());
+        }
         if set(&key, value, parsed).map_err(|error| error.in_file(path))? {
             continue;
         }
@@ -153,7 +197,7 @@ pub(super) fn apply_text(path: &Path, text: &str, parsed: &mut Parsed) -> Result
             unused.join(", "),
         ));
     }
-    Ok(())
+    Ok(emptied)
 }
 
 /// What is wrong with the TOML at that byte, with the key where it is one's value.
@@ -202,7 +246,15 @@ pub(super) fn set(key: &str, value: &Value, parsed: &mut Parsed) -> Result<bool,
             path => serve.data_dir = Some(path.into()),
         },
         "max-age" => serve.max_age = duration(key, value)?,
-        "broadcast-max-age" => serve.broadcast_max_age = Some(duration(key, value)?),
+        "broadcast-max-age" => {
+            serve.broadcast_max_age = match value.as_str() {
+                Some(DERIVED) => None,
+                _ => Some(duration(key, value).map_err(|_| {
+                    let expected = "a duration in quotes, as \"30s\", or \"auto\"";
+                    ConfigError::value(key, shown(value), expected)
+                })?),
+            };
+        }
         "max-outage" => {
             serve.max_outage = match value.as_str() {
                 Some("max-age") => None,
@@ -295,7 +347,14 @@ fn names(key: &str, value: &Value) -> Result<Vec<String>, ConfigError> {
             "a list of names, as [\"tidb\", \"tikv\"]",
         )
     })?;
-    let names = list.iter().map(|name| text(key, name).map(str::to_owned));
+    let names = list.iter().map(|name| match text(key, name)?.trim() {
+        "" => Err(ConfigError::value(
+            key,
+            "",
+            "names of at least one letter, or an empty list for everyone with a good certificate",
+        )),
+        name => Ok(name.to_owned()),
+    });
     names.collect()
 }
 

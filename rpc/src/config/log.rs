@@ -238,6 +238,13 @@ impl LogHandle {
         }
     }
 
+    /// How many lines were lost since the start, because they came faster than they could be written; `None` where
+    /// nothing of ours is written.
+    #[must_use]
+    pub fn lost_lines(&self) -> Option<u64> {
+        self.sink.as_ref().map(|sink| sink.writer.lost())
+    }
+
     /// Returns when all that was logged has been written, or after `patience`.
     pub fn flush(&self, patience: Duration) {
         if let Some(sink) = &self.sink {

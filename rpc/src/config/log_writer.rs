@@ -23,7 +23,16 @@ const LOOK: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug)]
 pub(super) struct LogWriter {
     work: SyncSender<Work>,
-    lost: Arc<AtomicU64>,
+    lost: Arc<Lost>,
+}
+
+/// Lines that found no room.
+#[derive(Debug, Default)]
+struct Lost {
+    /// All of them.
+    ever: AtomicU64,
+    /// Those that no line tells of yet.
+    untold: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -50,7 +59,7 @@ impl LogWriter {
 
     fn with_room(mut outlet: Outlet, room: usize) -> io::Result<Self> {
         let (work, queue) = sync_channel(room);
-        let lost = Arc::new(AtomicU64::new(0));
+        let lost = Arc::<Lost>::default();
         let of_thread = Arc::clone(&lost);
         thread::Builder::new()
             .name("log".to_owned())
@@ -61,9 +70,16 @@ impl LogWriter {
     /// Leaves a line to be written; never waits.
     pub(super) fn line(&self, line: &[u8]) {
         if self.work.try_send(Work::Line(line.to_vec())).is_err() {
-            // Relaxed: a count by itself.
-            self.lost.fetch_add(1, Relaxed);
+            // Relaxed: each is a count by itself.
+            self.lost.ever.fetch_add(1, Relaxed);
+            self.lost.untold.fetch_add(1, Relaxed);
         }
+    }
+
+    /// How many lines were lost since the start.
+    pub(super) fn lost(&self) -> u64 {
+        // Relaxed: see `line`.
+        self.lost.ever.load(Relaxed)
     }
 
     /// Opens the file by its name again. Waits for the disk, `patience` at most.
@@ -97,13 +113,13 @@ impl LogWriter {
 }
 
 impl Outlet {
-    fn keep_writing(&mut self, queue: &Receiver<Work>, lost: &AtomicU64) {
+    fn keep_writing(&mut self, queue: &Receiver<Work>, lost: &Lost) {
         let mut failing = false;
         for work in queue {
             match work {
                 Work::Line(line) => {
                     // Relaxed: see `line`.
-                    let lost = lost.swap(0, Relaxed);
+                    let lost = lost.untold.swap(0, Relaxed);
                     if lost > 0 {
                         let note = format!(
                             "{lost} log lines were lost: they came faster than they could be written\n"
@@ -195,9 +211,11 @@ mod tests {
         let late = writer.reopen(Duration::ZERO).expect_err("no room");
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);
         writer.flush(Duration::ZERO);
+        assert_eq!(writer.lost(), 2);
         let lost = Arc::clone(&writer.lost);
         drop(writer);
         Outlet::File(file).keep_writing(&queue, &lost);
+        assert_eq!(lost.ever.load(Relaxed), 2, "told, and counted still");
         let text = std::fs::read_to_string(path).expect("text");
         assert!(text.starts_with("2 log lines were lost"), "{text}");
         assert!(text.ends_with("\none\ntwo\n"), "{text}");

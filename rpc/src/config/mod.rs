@@ -254,9 +254,10 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
         admin: AdminConfig::default(),
         warnings: Vec::new(),
     };
-    if let Some(path) = path {
-        file::apply(path, &mut parsed)?;
-    }
+    let emptied = match path {
+        Some(path) => file::apply(path, &mut parsed)?,
+        None => Vec::new(),
+    };
     let serve = &mut parsed.serve;
     if let Some(name) = &overrides.name {
         if name.trim().is_empty() {
@@ -324,7 +325,9 @@ pub fn load(overrides: &Overrides, path: Option<&Path>) -> Result<Parsed, Config
         Some(path) => error.in_file(path),
         None => error,
     })?;
+    let comes_to = file::comes_to(&parsed, &emptied);
     let unwise = sense::unwise(&parsed);
+    parsed.warnings.extend(comes_to);
     parsed.warnings.extend(unwise);
     Ok(parsed)
 }
@@ -382,6 +385,14 @@ pub enum ConfigError {
         key: String,
         /// What may have been meant.
         hint: String,
+    },
+    /// A key that comes twice, once with its table in its name.
+    #[error("config file {}: `{key}` is set twice; remove one", path.display())]
+    Twice {
+        /// The file.
+        path: PathBuf,
+        /// The key with its tables.
+        key: String,
     },
     /// A value that the setting cannot have.
     #[error("{setting}: {value:?} cannot be used; give {expected}")]

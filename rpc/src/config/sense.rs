@@ -8,7 +8,7 @@ use std::time::Duration;
 use url::{Host, Url};
 
 use super::address::{is_loopback, names_no_host};
-use super::{ConfigError, Parsed, PresentAs, ServeConfig};
+use super::{ConfigError, Parsed, PresentAs, ServeConfig, WhenStale};
 use crate::replica::sync::Upstream;
 
 /// Changes in the largest frame of release 8.5, and a moment more.
@@ -27,9 +27,16 @@ fn secs(secs: u64) -> Duration {
 }
 
 impl Parsed {
+    /// What works and is not wise, a line each.
+    #[must_use]
+    pub fn unwise(&self) -> Vec<String> {
+        unwise(self)
+    }
+
     /// What can never work.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         self.serve.check()?;
+        self.check_admin_address()?;
         let follows_secured = self.serve.upstreams.iter().any(is_secured_replica);
         let dials = follows_secured || self.serve.backend_endpoints.iter().any(is_secured);
         self.serve.security.check(
@@ -37,6 +44,39 @@ impl Parsed {
             self.admin.addr.as_ref().is_some_and(is_secured),
             dials,
         )
+    }
+}
+
+impl Parsed {
+    /// The admin address is nobody else's: not that of the lookups, and none that anybody is sent to or that is dialled.
+    fn check_admin_address(&self) -> Result<(), ConfigError> {
+        let Some(admin) = &self.admin.addr else {
+            return Ok(());
+        };
+        let serve = &self.serve;
+        let is_admin = |url: &Url| is_same(admin, url);
+        let replicas = serve
+            .upstreams
+            .iter()
+            .filter_map(|upstream| match upstream {
+                Upstream::Replica(url) => Url::parse(url).ok(),
+                Upstream::Pd => None,
+            });
+        let taken = if is_taken(&serve.listen, admin) {
+            "listen-addr"
+        } else if serve.advertise.as_ref().is_some_and(is_admin) {
+            "advertise-listen-addr"
+        } else if serve.backend_endpoints.iter().any(is_admin) {
+            "backend-endpoints"
+        } else if replicas.into_iter().any(|url| is_admin(&url)) {
+            "upstream"
+        } else {
+            return Ok(());
+        };
+        Err(ConfigError::Conflict {
+            what: format!("admin-addr {} is what {taken} names, too", written(admin)),
+            remedy: "give admin-addr a port of its own, as http://127.0.0.1:3380",
+        })
     }
 }
 
@@ -123,7 +163,7 @@ impl ServeConfig {
             Some(url) => Err(ConfigError::Conflict {
                 what: format!(
                     "backend-endpoints name {}, which is this replica itself",
-                    url.as_str().trim_end_matches('/')
+                    written(url)
                 ),
                 remedy: "name PD's members, as http://127.0.0.1:2379",
             }),
@@ -142,7 +182,7 @@ impl ServeConfig {
                      release 8.5 would ever be fresh enough to serve",
                     self.probe_interval,
                 ),
-                remedy: "set broadcast-max-age to 30s, or leave it out",
+                remedy: "set broadcast-max-age to 30s or leave it out, or lower probe-interval to a third of it",
             });
         }
         let default = Self::default();
@@ -169,8 +209,104 @@ impl ServeConfig {
 /// What works and is not wise, a line each.
 pub(super) fn unwise(parsed: &Parsed) -> Vec<String> {
     let mut said = thresholds(&parsed.serve);
+    said.extend(long_times(&parsed.serve));
     said.extend(addresses(parsed));
+    said.extend(answers(&parsed.serve));
     said
+}
+
+/// A remark for each that holds.
+fn held<const N: usize>(remarks: [(bool, String); N]) -> Vec<String> {
+    let held = remarks.into_iter().filter(|(is_so, _)| *is_so);
+    held.map(|(_, remark)| remark).collect()
+}
+
+/// Times that are longer than what they are there for.
+fn long_times(serve: &ServeConfig) -> Vec<String> {
+    let minutes = |minutes: u64| secs(minutes * 60);
+    let wrong = "answers may be wrong for as long";
+    let longest = [
+        ("max-age", Some(serve.max_age), minutes(10), wrong),
+        (
+            "broadcast-max-age",
+            serve.broadcast_max_age,
+            minutes(10),
+            "behind a leader of release 8.5 answers may be wrong for as long",
+        ),
+        (
+            "max-outage",
+            serve.max_outage,
+            minutes(60),
+            "while PD has no leader answers may be wrong for as long; an election takes seconds",
+        ),
+        (
+            "time-threshold",
+            Some(serve.time_threshold),
+            minutes(10),
+            "a stream that hangs is left as late; PD's keepalive comes every 10s",
+        ),
+        (
+            "stall-threshold",
+            Some(serve.stall_threshold),
+            minutes(1),
+            "an apply that hangs is noticed as late; a full frame takes milliseconds",
+        ),
+        (
+            "full-sync-deadline",
+            Some(serve.full_sync_deadline),
+            minutes(24 * 60),
+            "a full sync that hangs is begun again as late",
+        ),
+        (
+            "shutdown-deadline",
+            Some(serve.shutdown_deadline),
+            minutes(10),
+            "a stop may take as long, and a supervisor may not wait for it",
+        ),
+        (
+            "store-cache-ttl",
+            Some(serve.store_cache_ttl),
+            minutes(1),
+            "a store that moves is found as late",
+        ),
+        (
+            "audit-pass",
+            serve.audit.pass,
+            minutes(24 * 60),
+            "what the stream has lost is found as late",
+        ),
+        (
+            "audit-grace",
+            Some(serve.audit.grace),
+            minutes(60),
+            "what the stream has lost is healed as late",
+        ),
+    ];
+    longest
+        .into_iter()
+        .filter_map(|(key, value, longest, why)| {
+            let value = value.filter(|value| *value > longest)?;
+            Some(format!("{key} {value:?} is more than {longest:?}: {why}"))
+        })
+        .collect()
+}
+
+/// What clients get that may not be what they expect.
+fn answers(serve: &ServeConfig) -> Vec<String> {
+    let of_self = serve.allow_bounded_staleness && serve.present_as == PresentAs::Me;
+    held([
+        (
+            serve.allow_bounded_staleness && serve.present_as != PresentAs::Me,
+            "allow-bounded-staleness has no effect without present-as = self".to_owned(),
+        ),
+        (
+            of_self && serve.when_stale == WhenStale::Refuse,
+            "present-as = self with allow-bounded-staleness and when-stale = refuse: clients take this replica for the \
+             leader and have nobody else to ask, so that each refusal costs them seconds of retries, and then fails; set \
+             when-stale = read-through, or leave allow-bounded-staleness out"
+                .to_owned(),
+        ),
+    ])
 }
 
 fn thresholds(serve: &ServeConfig) -> Vec<String> {
@@ -183,22 +319,17 @@ fn thresholds(serve: &ServeConfig) -> Vec<String> {
         backend_timeout,
         max_backoff,
         full_sync_deadline,
-        store_cache_ttl,
         audit,
         ..
     } = serve;
     let on_release85 = serve.broadcast_max_age();
-    let remarks = [
+    held([
         (
             *max_age < *probe_interval * 3,
             format!(
                 "max-age {max_age:?} is less than three times probe-interval {probe_interval:?}: one lost probe stops \
                  answers from the map"
             ),
-        ),
-        (
-            *max_age > secs(600),
-            format!("max-age {max_age:?}: answers may be wrong for as long"),
         ),
         (
             on_release85 < secs(25),
@@ -264,13 +395,7 @@ fn thresholds(serve: &ServeConfig) -> Vec<String> {
                 audit.grace
             ),
         ),
-        (
-            *store_cache_ttl > secs(60),
-            format!("store-cache-ttl {store_cache_ttl:?}: a store that moves is found as late"),
-        ),
-    ];
-    let unwise = remarks.into_iter().filter(|(is_so, _)| *is_so);
-    unwise.map(|(_, remark)| remark).collect()
+    ])
 }
 
 fn addresses(parsed: &Parsed) -> Vec<String> {
@@ -280,7 +405,7 @@ fn addresses(parsed: &Parsed) -> Vec<String> {
         || serve.backend_endpoints.iter().any(is_secured)
         || admin.addr.as_ref().is_some_and(is_secured)
         || serve.upstreams.iter().any(is_secured_replica);
-    let remarks = [
+    held([
         (
             advertised.is_some_and(|url| is_secured(url) != is_secured(&serve.listen)),
             "advertise-listen-addr and listen-addr are not both http:// or both https://: clients that take us at our \
@@ -290,10 +415,6 @@ fn addresses(parsed: &Parsed) -> Vec<String> {
         (
             serve.security.names_files() && !uses_tls,
             "the files of TLS are used by nobody: no address is https://".to_owned(),
-        ),
-        (
-            serve.allow_bounded_staleness && serve.present_as != PresentAs::Me,
-            "allow-bounded-staleness has no effect without present-as = self".to_owned(),
         ),
         (
             admin.writable && admin.addr.is_none(),
@@ -308,15 +429,29 @@ fn addresses(parsed: &Parsed) -> Vec<String> {
              ask for certificates, with https:// and cacert-path"
                 .to_owned(),
         ),
-    ];
-    let unwise = remarks.into_iter().filter(|(is_so, _)| *is_so);
-    unwise.map(|(_, remark)| remark).collect()
+    ])
+}
+
+/// A URL without the slash behind the port.
+fn written(url: &Url) -> &str {
+    url.as_str().trim_end_matches('/')
+}
+
+/// Whether who listens at `one` leaves nothing to listen on at `other`.
+fn is_taken(one: &Url, other: &Url) -> bool {
+    is_same(one, other)
+        || is_same(other, one)
+        || ((names_no_host(one) || names_no_host(other)) && is_same_port(one, other))
+}
+
+fn is_same_port(one: &Url, other: &Url) -> bool {
+    let port = one.port_or_known_default();
+    port != Some(0) && port == other.port_or_known_default()
 }
 
 /// Whether who dials `url` gets to who listens at `own`.
 fn is_same(own: &Url, url: &Url) -> bool {
-    let port = own.port_or_known_default();
-    if port == Some(0) || port != url.port_or_known_default() {
+    if !is_same_port(own, url) {
         return false;
     }
     let is_this_host = |url: &Url| is_loopback(url) || names_no_host(url);
@@ -327,131 +462,4 @@ fn is_same(own: &Url, url: &Url) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::{LogConfig, file};
-    use super::*;
-    use std::path::Path;
-
-    fn parsed(text: &str) -> Parsed {
-        let mut parsed = Parsed {
-            serve: ServeConfig::default(),
-            log: LogConfig::default(),
-            admin: Default::default(),
-            warnings: Vec::new(),
-        };
-        file::apply_text(Path::new("t.toml"), text, &mut parsed).expect(text);
-        parsed
-    }
-
-    #[test]
-    fn the_defaults_are_wise() {
-        let parsed = parsed("");
-        parsed.check().expect("good");
-        assert_eq!(unwise(&parsed), [""; 0]);
-    }
-
-    #[test]
-    fn what_can_never_work_is_refused() {
-        for (text, words) in [
-            (
-                "max-age = '1ns'",
-                "max-age: \"1ns\" cannot be used; give 100ms or more",
-            ),
-            ("max-outage = '1ms'", "max-outage: \"1ms\""),
-            ("time-threshold = '1ns'", "time-threshold: \"1ns\""),
-            ("stall-threshold = '1us'", "stall-threshold: \"1µs\""),
-            ("probe-interval = '1ns'", "give 50ms or more"),
-            (
-                "backend-timeout = '1ms'",
-                "backend-timeout: \"1ms\" cannot be used; give 10ms or more",
-            ),
-            ("max-backoff = '1ms'", "max-backoff: \"1ms\""),
-            ("full-sync-deadline = '1ms'", "full-sync-deadline: \"1ms\""),
-            ("audit-pass = '1ms'", "audit-pass: \"1ms\""),
-            ("audit-grace = '1ms'", "audit-grace: \"1ms\""),
-            (
-                "max-age = '3s'",
-                "probe-interval 3s (the default) is not below max-age 3s",
-            ),
-            (
-                "upstream = 'http://127.0.0.1:3379'",
-                "upstream names http://127.0.0.1:3379, which is this replica itself; name pd",
-            ),
-            ("upstream = 'http://localhost:3379'", "this replica itself"),
-            (
-                "listen-addr = 'http://0.0.0.0:3400'\nupstream = 'pd,http://127.0.0.1:3400'",
-                "this replica itself",
-            ),
-            (
-                "advertise-listen-addr = 'http://a:1'\nupstream = 'http://a:1'",
-                "upstream names http://a:1",
-            ),
-            (
-                "admin-addr = 'https://127.0.0.1:1'",
-                "admin-addr is https and there is no certificate for it",
-            ),
-            (
-                "upstream = 'https://other:1'",
-                "nothing says whose certificates to trust",
-            ),
-            (
-                "backend-endpoints = 'http://127.0.0.1:3379'",
-                "backend-endpoints name http://127.0.0.1:3379, which is this replica itself; name PD's members",
-            ),
-        ] {
-            let error = parsed(text).check().expect_err(text).to_string();
-            assert!(error.contains(words), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn another_replica_of_this_host_is_another() {
-        for text in [
-            "upstream = 'http://127.0.0.1:3380'",
-            "upstream = 'http://127.0.0.2:3379'",
-            "upstream = 'http://other:3379'",
-            "listen-addr = 'http://127.0.0.1:0'\nupstream = 'http://127.0.0.1:3379'",
-        ] {
-            parsed(text).check().expect(text);
-        }
-    }
-
-    #[test]
-    fn what_is_unwise_is_said_and_accepted() {
-        for (text, words) in [
-            ("max-age = '5s'", "one lost probe"),
-            ("max-age = '1h'", "answers may be wrong for as long"),
-            (
-                "broadcast-max-age = '15s'",
-                "broadcast-max-age 15s is less than 25s",
-            ),
-            ("max-outage = '9s'", "an election"),
-            ("time-threshold = '5s'", "PD's keepalive comes every 10s"),
-            ("index-threshold = 10", "one large frame"),
-            ("stall-threshold = '50ms'", "a busy machine"),
-            ("backend-timeout = '50ms'", "counts as none"),
-            ("backend-timeout = '20s'", "a PD member that hangs"),
-            ("max-backoff = '1m'", "after an outage"),
-            ("full-sync-deadline = '2s'", "20 MiB in a second"),
-            ("audit-grace = '200ms'", "on its way"),
-            ("store-cache-ttl = '1h'", "a store that moves"),
-            ("advertise-listen-addr = 'https://a:1'", "not both http://"),
-            ("[security]\ncacert-path = 'x'", "used by nobody"),
-            (
-                "allow-bounded-staleness = true",
-                "no effect without present-as",
-            ),
-            ("admin-writable = true", "no effect without admin-addr"),
-            (
-                "admin-addr = 'http://10.0.0.1:1'\nadmin-writable = true",
-                "whoever reaches it may change settings",
-            ),
-        ] {
-            let parsed = parsed(text);
-            parsed.check().expect(text);
-            let said = unwise(&parsed);
-            assert_eq!(said.len(), 1, "{text}: {said:?}");
-            assert!(said[0].contains(words), "{text}: {said:?}");
-        }
-    }
-}
+mod tests;

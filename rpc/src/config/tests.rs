@@ -154,6 +154,12 @@ fn values_that_a_key_cannot_have_are_errors_that_name_it() {
             "security.cert-allowed-cn",
         ),
         ("[security]\ncert-allowed-cn = ['tidb']", "cert-allowed-cn"),
+        (
+            "[security]\ncert-allowed-cn = ['tidb', ' ']",
+            "security.cert-allowed-cn",
+        ),
+        ("broadcast-max-age = 'max-age'", "broadcast-max-age"),
+        ("'log.level' = 'warn'\n[log]\nlevel = 'info'", "`log.level`"),
         ("[security]\ncert-path = 'c.pem'", "cert-path"),
         ("listen-addr = 'https://127.0.0.1:1'", "listen-addr"),
         (
@@ -259,6 +265,7 @@ fn the_age_allowed_on_release_85_is_30s_or_what_was_said_and_no_less_than_a_long
         ("max-age = '45s'", 45),
         ("max-age = '5s'\nbroadcast-max-age = '25s'", 25),
         ("max-age = '45s'\nbroadcast-max-age = '12s'", 12),
+        ("max-age = '45s'\nbroadcast-max-age = 'auto'", 45),
     ] {
         let serve = from_text(text).expect(text).serve;
         let age = Duration::from_secs(seconds);
@@ -266,4 +273,24 @@ fn the_age_allowed_on_release_85_is_30s_or_what_was_said_and_no_less_than_a_long
         assert_eq!(serve.scaled(10).broadcast_max_age(), age / 10, "{text}");
     }
     assert!(error_of("broadcast-max-age = '2s'").contains("probe-interval"));
+}
+
+#[test]
+fn what_an_empty_value_comes_to_is_said_where_something_could_be_expected_of_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("tidegate.toml");
+    let text = "name = ''\nadvertise-listen-addr = ''\ndata-dir = ''\nadmin-addr = ''\n";
+    std::fs::write(&path, text).expect("written");
+    let said = |overrides: &Overrides| load(overrides, Some(&path)).expect("good").warnings;
+    let warnings = said(&Overrides::default());
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(
+        warnings[0].starts_with("data-dir is empty, as if it were left out: regions are not kept")
+    );
+    assert!(warnings[1].starts_with("admin-addr is empty"));
+    let flag = Overrides {
+        data_dir: Some("here".into()),
+        ..Overrides::default()
+    };
+    assert_eq!(said(&flag).len(), 1, "a flag wins over it");
 }

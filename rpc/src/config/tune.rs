@@ -1,8 +1,10 @@
 //! Settings that can be changed while the replica runs, by the admin address or by a reload of the file.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
-use super::file::set;
+use super::file::{DERIVED, set};
 use super::shown::entries;
 use super::{ConfigError, Parsed, sense};
 
@@ -48,6 +50,9 @@ pub fn patch(current: &mut Parsed, patch: &Value) -> Result<Change, Unchanged> {
     };
     let mut leaves = Vec::new();
     flatten("", patch, &mut leaves);
+    if let Some(key) = twice(&leaves) {
+        return Err(Unchanged(vec![format!("{key}: given twice; give it once")]));
+    }
     let known = entries(current);
     let mut next = current.clone();
     let mut wrong = Vec::new();
@@ -73,11 +78,15 @@ pub fn patch(current: &mut Parsed, patch: &Value) -> Result<Change, Unchanged> {
     if !wrong.is_empty() {
         return Err(Unchanged(wrong));
     }
-    // Whole settings are compared, not those that were named: the value of one may follow another's.
+    // Whole settings are compared, not those that were named: the value of one may follow another's. Whether one does
+    // is a change, too.
+    let derives = |parsed: &Parsed| parsed.serve.broadcast_max_age.is_none();
     let changed = known
         .into_iter()
         .zip(entries(&next))
-        .filter(|(old, new)| old != new)
+        .filter(|(old, new)| {
+            old != new || (old.0 == "broadcast-max-age" && derives(current) != derives(&next))
+        })
         .map(|((key, _), _)| key)
         .collect();
     let (before, now) = (sense::unwise(current), sense::unwise(&next));
@@ -127,6 +136,9 @@ fn put(key: &str, value: &Value, parsed: &mut Parsed) -> Result<(), ConfigError>
     let unusable =
         || ConfigError::value(key, value.to_string(), "a value as the config file has it");
     let value = match value {
+        // Given back to what it comes to by itself.
+        Value::Null if key == "broadcast-max-age" => DERIVED.into(),
+        Value::Null if key == "max-outage" => "max-age".into(),
         // A number that TOML does not have is for its key to refuse.
         Value::Number(number) if !number.is_i64() => toml::Value::String(number.to_string()),
         _ => toml::Value::try_from(value).map_err(|_| unusable())?,
@@ -135,6 +147,13 @@ fn put(key: &str, value: &Value, parsed: &mut Parsed) -> Result<(), ConfigError>
         true => Ok(()),
         false => Err(unusable()),
     }
+}
+
+/// A key that is there both with its table in its name and in its table.
+fn twice<'k>(leaves: &'k [(String, &Value)]) -> Option<&'k str> {
+    let mut seen = HashSet::new();
+    let mut keys = leaves.iter().map(|(key, _)| key.as_str());
+    keys.find(|key| !seen.insert(*key))
 }
 
 fn flatten<'v>(prefix: &str, value: &'v Value, leaves: &mut Vec<(String, &'v Value)>) {
@@ -280,6 +299,31 @@ mod tests {
             assert_eq!(parsed.serve.max_age.as_secs(), max_age);
             assert_eq!(parsed.serve.broadcast_max_age().as_secs(), seconds);
         }
+    }
+
+    #[test]
+    fn what_follows_another_can_be_given_back_to_it() {
+        let mut parsed = defaults();
+        let mut changed = |change: Value| patch(&mut parsed, &change).expect("good").changed;
+        let both = ["broadcast-max-age", "max-outage"];
+        let set = changed(json!({"broadcast-max-age": "40s", "max-outage": "1m"}));
+        assert_eq!(set, both);
+        let back = changed(json!({"broadcast-max-age": null, "max-outage": null}));
+        assert_eq!(back, both);
+        // The value is the same, and is one that follows no more.
+        assert_eq!(changed(json!({"broadcast-max-age": "30s"})), both[..1]);
+        assert_eq!(changed(json!({"broadcast-max-age": "30s"})), [""; 0]);
+        assert_eq!(changed(json!({"broadcast-max-age": "auto"})), both[..1]);
+        assert_eq!(changed(json!({"max-age": "45s"})), ["max-age", both[0]]);
+        assert_eq!(parsed.serve.broadcast_max_age().as_secs(), 45);
+        assert_eq!(parsed.serve.max_outage, None);
+    }
+
+    #[test]
+    fn a_key_that_is_given_in_both_forms_is_named_and_changes_nothing() {
+        let twice = json!({"log.level": "warn", "log": {"level": "error"}, "max-age": "5s"});
+        let wrong = patched(twice).expect_err("twice");
+        assert_eq!(wrong.0, ["log.level: given twice; give it once"]);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub mod sync;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tidegate_core::clock::BootClock;
@@ -61,7 +61,7 @@ use self::state::Shared;
 use self::status::Identity;
 use self::sync::{SyncConfig, SyncConfigError, WrongCluster};
 use crate::config::{
-    LimitsConfig, SecurityConfig, ServeConfig, WhenStale, is_loopback, names_no_host,
+    LimitsConfig, LogHandle, SecurityConfig, ServeConfig, WhenStale, is_loopback, names_no_host,
 };
 use crate::leader::{SystemWall, WallClock};
 use crate::pd::{
@@ -76,13 +76,16 @@ pub use self::forward::ForwardCounts;
 pub use self::register::RegistrationStatus;
 pub use self::serve::counters::{Counts, Method, Rejection};
 pub use self::status::{
-    ConnectionError, DialectStatus, GateStatus, LeaderStatus, ReadyStatus, ReplicaStatus,
+    CertificatesStatus, ConnectionError, DialectStatus, GateStatus, LeaderStatus, ReadyStatus,
+    ReplicaStatus,
 };
 
 /// HTTP/2 pings to clients that have open calls, so that one that is gone is noticed.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// How long a client may leave a ping unanswered.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most metadata of one call, in bytes, with 32 more for each key: as many floors as a call may have, a kilobyte each.
+const METADATA: u32 = 64 << 10;
 /// The largest request of the health service: a name.
 const HEALTH: usize = 1 << 10;
 /// How long a stop may take for what waits to be written to disk, and before that for the stream to end.
@@ -215,6 +218,11 @@ impl Replica {
     #[must_use]
     pub fn shared(&self) -> &Arc<Shared> {
         &self.pages.serving.shared
+    }
+
+    /// Tells how the process logs, so that lines which are lost are counted; once, if at all.
+    pub fn logs_to(&self, log: LogHandle) {
+        let _ = self.pages.log.set(log);
     }
 
     /// How it is.
@@ -421,6 +429,8 @@ impl Bound {
             gateway: Arc::new(gateway),
             door: Arc::new(door),
             registrar,
+            tls: tls.clone(),
+            log: OnceLock::new(),
         });
         let registering = pages.registrar.clone().map(Registrar::spawn);
         // Followers are let go when a stop begins: they have others to follow, and would outlast every deadline.
@@ -549,6 +559,7 @@ fn serve(
             .http2_keepalive_interval(Some(PING_INTERVAL))
             .http2_keepalive_timeout(Some(PING_TIMEOUT))
             .max_concurrent_streams(limits.streams)
+            .http2_max_header_list_size(METADATA)
             .add_routes(routes)
             .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
             .await;

@@ -56,6 +56,8 @@ pub struct Shared {
     distrusted: watch::Sender<u64>,
     persist: OnceLock<Arc<Persist>>,
     chain: OnceLock<Arc<Chain>>,
+    /// What is unwise about the settings, as they are now.
+    unwise: Mutex<Vec<String>>,
 }
 
 /// Why the leader was not followed, or no longer.
@@ -92,7 +94,19 @@ impl Shared {
             distrusted: watch::Sender::new(0),
             persist: OnceLock::new(),
             chain: OnceLock::new(),
+            unwise: Mutex::default(),
         }
+    }
+
+    /// What is unwise about the settings, as they are now, a line each.
+    pub fn unwise(&self) -> Vec<String> {
+        let unwise = self.unwise.lock();
+        unwise.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Other settings are in effect from now on, and this is unwise about them.
+    pub fn note_unwise(&self, lines: Vec<String>) {
+        *self.unwise.lock().unwrap_or_else(PoisonError::into_inner) = lines;
     }
 
     /// Demands a full sync in the place of `generation`, which holds what the leader does not say: no stream would show

@@ -15,7 +15,9 @@ use super::persist::PersistStatus;
 use super::register::RegistrationStatus;
 use super::serve::counters::{Counts, Method};
 use super::state::{StreamState, SyncCounts};
+use crate::config::LogHandle;
 use crate::pd::Dialect;
+use crate::tls::Ends;
 
 /// A replica at one time. Each figure is exact; together they need not be of one instant.
 #[derive(Clone, Debug, Serialize)]
@@ -44,6 +46,8 @@ pub struct ReplicaStatus {
     pub ready: Option<ReadyStatus>,
     /// The last reason why the leader was not followed, or no longer; it stays once it is.
     pub last_connection_error: Option<ConnectionError>,
+    /// What is unwise about the settings in effect, a line each; said in the log when it began.
+    pub warnings: Vec<String>,
     /// Whether lookups are answered from the map.
     pub gate: GateStatus,
     /// Whether the leader is asked for what the map may not answer.
@@ -95,6 +99,30 @@ pub struct ReplicaStatus {
     pub path: Vec<String>,
     /// The regions on disk; `None` without a data directory.
     pub persist: Option<PersistStatus>,
+    /// When the certificates in use end; `None` where no file names any.
+    pub certificates: Option<CertificatesStatus>,
+    /// Log lines that were lost because they came faster than they could be written; `None` where the process logs in
+    /// a way that is not ours.
+    pub lost_log_lines: Option<u64>,
+}
+
+/// When the first certificate of each file ends, in seconds since 1970; `None` for a file that is not named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CertificatesStatus {
+    /// Of `cert-path`.
+    pub cert_path_ends: Option<u64>,
+    /// Of `cacert-path`.
+    pub cacert_path_ends: Option<u64>,
+}
+
+impl From<Ends> for CertificatesStatus {
+    fn from(ends: Ends) -> Self {
+        let seconds = |end: Option<Duration>| end.map(|end| end.as_secs());
+        Self {
+            cert_path_ends: seconds(ends.own),
+            cacert_path_ends: seconds(ends.authorities),
+        }
+    }
 }
 
 /// The PD leader that is followed.
@@ -233,6 +261,8 @@ impl ReplicaStatus {
             gateway,
             door,
             registrar,
+            tls,
+            log,
         } = pages;
         let shared = &serving.shared;
         let gate: GateView = shared.gate.view();
@@ -271,6 +301,7 @@ impl ReplicaStatus {
                 detail: broken.detail,
                 ago_ms: millis(now.saturating_since(broken.at)),
             }),
+            warnings: shared.unwise(),
             reading_through: serving.is_reading_through(),
             gate: GateStatus::of(
                 serving.shut(),
@@ -315,6 +346,8 @@ impl ReplicaStatus {
             followers: shared.chain().map_or(0, |chain| chain.followers()),
             path: shared.chain().map_or_else(Vec::new, |chain| chain.path()),
             persist: shared.persist().map(|persist| persist.status()),
+            certificates: tls.as_ref().map(|tls| tls.ends().into()),
+            lost_log_lines: log.get().and_then(LogHandle::lost_lines),
         }
     }
 }

@@ -7,6 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::error::TlsError;
+use super::expiry::{self, Ends};
 use crate::config::SecurityConfig;
 use crate::regular_file;
 
@@ -80,6 +81,18 @@ impl Files {
             )
         })?;
         Ok(Some(Identity { chain, key }))
+    }
+
+    /// When their certificates end.
+    pub(super) fn ends(&self) -> Ends {
+        let first = |file: &Option<File>, setting| {
+            let certificates = file.as_ref()?.certificates(setting).ok()?;
+            certificates.iter().filter_map(expiry::of).min()
+        };
+        Ends {
+            own: first(&self.cert, CERT),
+            authorities: first(&self.ca, CA),
+        }
     }
 
     /// A certificate or key that is refused, or the two do not fit.

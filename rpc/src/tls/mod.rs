@@ -11,7 +11,8 @@
 //! The files are read again every [`RELOAD_INTERVAL`], and compared by content, so that a file that is replaced under
 //! the same time, or through a link, is noticed. New connections use what is new; open ones stay as they are. Files that
 //! cannot be used, such as a key that does not fit because only one of two files has been replaced so far, leave the old
-//! ones in use, and are reported once. A certificate that ends within two weeks, or has ended, is warned of once a day.
+//! ones in use, and are reported once. A certificate of ours or of an authority that ends within two weeks, or has
+//! ended, is warned of once a day.
 
 mod common_name;
 mod connect;
@@ -31,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use self::common_name::AllowedNames;
 pub(crate) use self::connect::connector;
 pub use self::error::TlsError;
+pub use self::expiry::Ends;
 use self::files::Files;
 use crate::config::SecurityConfig;
 use crate::leader::{SystemWall, WallClock};
@@ -58,8 +60,7 @@ struct Loaded {
     server: Option<Arc<ServerConfig>>,
     /// With authorities to trust.
     client: Option<Arc<ClientConfig>>,
-    /// The end of our certificate, since 1970; `None` without one.
-    expires: Option<Duration>,
+    ends: Ends,
 }
 
 impl Tls {
@@ -106,7 +107,7 @@ impl Tls {
         let mut ticks = interval_at(Instant::now() + RELOAD_INTERVAL, RELOAD_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut reported = None;
-        let mut reminded = None;
+        let mut reminded = [None; 2];
         loop {
             self.remind(&mut reminded);
             tokio::select! {
@@ -143,26 +144,27 @@ impl Tls {
         }
     }
 
-    /// Warns of a certificate that is about to end or has, once a day.
-    fn remind(&self, reminded: &mut Option<Instant>) {
-        let now = u64::try_from(SystemWall.unix_nanos()).unwrap_or_default();
-        let notice = self
-            .expires()
-            .and_then(|end| expiry::notice(end, Duration::from_nanos(now)));
-        match notice {
-            None => *reminded = None,
-            Some(notice) if reminded.is_none_or(|last| last.elapsed() >= expiry::REMIND) => {
-                tracing::warn!("{notice}");
-                *reminded = Some(Instant::now());
+    /// Warns of certificates that are about to end or have, once a day.
+    fn remind(&self, reminded: &mut [Option<Instant>; 2]) {
+        let now = Duration::from_nanos(u64::try_from(SystemWall.unix_nanos()).unwrap_or_default());
+        let Ends { own, authorities } = self.ends();
+        let files = [(expiry::OWN, own), (expiry::AUTHORITY, authorities)];
+        for ((words, end), reminded) in files.into_iter().zip(reminded) {
+            match end.and_then(|end| expiry::notice(words, end, now)) {
+                None => *reminded = None,
+                Some(notice) if reminded.is_none_or(|last| last.elapsed() >= expiry::REMIND) => {
+                    tracing::warn!("{notice}");
+                    *reminded = Some(Instant::now());
+                }
+                Some(_) => {}
             }
-            Some(_) => {}
         }
     }
 
-    /// When our certificate ends, since 1970; `None` without one.
+    /// When the certificates in use end.
     #[must_use]
-    pub fn expires(&self) -> Option<Duration> {
-        self.current().expires
+    pub fn ends(&self) -> Ends {
+        self.current().ends
     }
 
     fn current(&self) -> Arc<Loaded> {
@@ -183,9 +185,7 @@ impl Loaded {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let roots = files.authorities()?.map(Arc::new);
         let identity = files.identity()?;
-        let expires = identity
-            .as_ref()
-            .and_then(|identity| expiry::of(identity.chain.first()?));
+        let ends = files.ends();
         let server = match identity {
             Some(identity) => Some(Arc::new(server(
                 &provider,
@@ -204,7 +204,7 @@ impl Loaded {
             files,
             server,
             client,
-            expires,
+            ends,
         })
     }
 }

@@ -231,12 +231,29 @@ fn files_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn the_end_of_the_certificate_is_known_and_follows_the_file() {
+fn the_ends_of_the_certificates_are_known_and_follow_the_files() {
     let authority = Authority::new();
     authority.certify_until("tidegate", 2031);
     let tls = authority.load(&[]);
-    assert_eq!(tls.expires(), Some(Duration::from_secs(1_924_992_000)));
+    assert_eq!(tls.ends().own, Some(Duration::from_secs(1_924_992_000)));
     authority.certify_until("tidegate", 2032);
     assert!(tls.reload().expect("good"));
-    assert_eq!(tls.expires(), Some(Duration::from_secs(1_956_528_000)));
+    assert_eq!(tls.ends().own, Some(Duration::from_secs(1_956_528_000)));
+    // Of many, the first to end; where only others are trusted, none is ours.
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.not_after = rcgen::date_time_ymd(2030, 1, 1);
+    let key = KeyPair::generate().expect("a key");
+    let ends = params.self_signed(&key).expect("an authority").pem();
+    authority.write("ca.pem", &(authority.issuer.pem() + &ends));
+    let trusting = SecurityConfig {
+        cert: None,
+        key: None,
+        ..authority.config(&[])
+    };
+    let expected = Ends {
+        own: None,
+        authorities: Some(Duration::from_secs(1_893_456_000)),
+    };
+    assert_eq!(Tls::load(trusting).expect("good").ends(), expected);
 }

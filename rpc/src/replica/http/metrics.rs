@@ -35,6 +35,8 @@
 //! | `tidegate_disk_waiting`, `tidegate_disk_file_bytes` | | regions that wait to be written; the size of the file |
 //! | `tidegate_disk_total` | event = `flushes`, `rewrites`, `records`, `written_bytes`, `milliseconds` (of a thread that writes), `errors`, `set_aside` | what was done |
 //! | `tidegate_chain_followers`, `tidegate_chain_depth` | | replicas that follow this one; replicas between it and PD |
+//! | `tidegate_certificate_expiry_timestamp_seconds` | file = `cert-path`, `cacert-path` | when the first certificate of the file ends, since 1970; absent without the file |
+//! | `tidegate_log_lost_lines_total` | | log lines that came faster than they could be written |
 //! | `tidegate_server_info` | version, commit, name | 1 |
 //!
 //! Every series of lookups is there from the start, at zero. A gauge without a value (age, silence, lag, those of a comparison) is absent, so
@@ -44,7 +46,8 @@
 //! our prefix, so that a dashboard for PD's followers needs little change.
 
 use prometheus::{
-    Encoder, Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 use tidegate_core::gate::RefuseReason;
 
@@ -52,7 +55,7 @@ use crate::pd::Dialect;
 use crate::replica::persist::PersistStatus;
 use crate::replica::serve::counters::{Method, Rejection};
 use crate::replica::state::StreamState;
-use crate::replica::status::ReplicaStatus;
+use crate::replica::status::{CertificatesStatus, ReplicaStatus};
 
 /// The type of what [`render`] gives.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -107,6 +110,15 @@ pub(super) fn render(status: &ReplicaStatus) -> prometheus::Result<String> {
         "The full sync that answers.",
         status.generation,
     )?;
+    if let Some(certificates) = status.certificates {
+        page.certificates(certificates)?;
+    }
+    if let Some(lost) = status.lost_log_lines {
+        let help = "Log lines that came faster than they could be written.";
+        let counter = IntCounter::new("tidegate_log_lost_lines_total", help)?;
+        counter.inc_by(lost);
+        page.0.register(Box::new(counter))?;
+    }
     page.gauges(
         "tidegate_server_info",
         "What is running here.",
@@ -400,6 +412,27 @@ impl Page {
             ("set_aside", disk.set_aside),
         ] {
             events.with_label_values(&[event]).inc_by(count);
+        }
+        Ok(())
+    }
+
+    fn certificates(&self, certificates: CertificatesStatus) -> prometheus::Result<()> {
+        let ends = self.gauges(
+            "tidegate_certificate_expiry_timestamp_seconds",
+            "When the first certificate of a file ends, since 1970.",
+            &["file"],
+        )?;
+        let CertificatesStatus {
+            cert_path_ends,
+            cacert_path_ends,
+        } = certificates;
+        for (file, end) in [
+            ("cert-path", cert_path_ends),
+            ("cacert-path", cacert_path_ends),
+        ] {
+            if let Some(end) = end {
+                ends.with_label_values(&[file]).set(signed(end));
+            }
         }
         Ok(())
     }

@@ -9,7 +9,7 @@
 
 mod metrics;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -23,6 +23,8 @@ use super::listener::Door;
 use super::register::Registrar;
 use super::serve::Serving;
 use super::status::{GateStatus, Identity, ReplicaStatus};
+use crate::config::LogHandle;
+use crate::tls::Tls;
 
 /// What the pages are made from.
 #[derive(Debug)]
@@ -33,6 +35,10 @@ pub(super) struct Pages {
     pub(super) door: Arc<Door>,
     /// Absent where it is not to be registered.
     pub(super) registrar: Option<Arc<Registrar>>,
+    /// Absent where no file names a certificate.
+    pub(super) tls: Option<Arc<Tls>>,
+    /// Empty where the process logs in a way that is not ours.
+    pub(super) log: OnceLock<LogHandle>,
 }
 
 /// The routes of this module.

@@ -19,6 +19,8 @@
 //! in a question sent after the caller's; the leader's answer stands, whether it meets the floor or not. A replica that
 //! may not ask refuses.
 //!
+//! A request may have [`MOST_FLOORS`] of them, and the metadata of a call takes 64 KiB at most: a kilobyte for each.
+//!
 //! On a stream of QueryRegion the demands are those of its opening, for all its batches. A demand that cannot be read is
 //! an error of the caller's (InvalidArgument): one that is silently ignored would protect nobody.
 
