@@ -14,7 +14,8 @@ use tonic::transport::Channel;
 use crate::client::{PdClient, connect};
 use crate::cluster::STORES;
 use crate::error::InteropError;
-use crate::process::{Process, free_port};
+use crate::pd::server::{Server, leading};
+use crate::process::Process;
 
 /// How long a PD may take from its start to its leadership.
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -29,28 +30,18 @@ pub struct Authority {
 
 #[derive(Debug)]
 enum Kind {
-    Real(Process),
+    Real(Vec<Server>),
     Embedded(EmbeddedLeader),
 }
 
 impl Authority {
     /// Starts a pd-server in `dir` and waits until it leads.
     pub async fn real(program: &Path, dir: &Path) -> Result<Self, InteropError> {
-        let client = format!("http://127.0.0.1:{}", free_port()?);
-        let peer = format!("http://127.0.0.1:{}", free_port()?);
-        let args = [
-            "--name=pd".to_owned(),
-            format!("--data-dir={}", dir.join("pd").display()),
-            format!("--client-urls={client}"),
-            format!("--peer-urls={peer}"),
-            format!("--initial-cluster=pd={peer}"),
-            format!("--log-file={}", dir.join("pd.log").display()),
-        ];
-        let mut process = Process::start(program, &args, dir.join("pd.out"))?;
-        let cluster_id = wait_for_leader(&client, Some(&mut process)).await?;
+        let mut servers = Server::cluster(program, dir, 1)?;
+        let (at, cluster_id) = leading(&mut servers, false).await?;
         Ok(Self {
-            kind: Kind::Real(process),
-            url: client,
+            url: servers[at].url().to_owned(),
+            kind: Kind::Real(servers),
             cluster_id,
         })
     }
@@ -94,7 +85,12 @@ impl Authority {
     /// Stops it.
     pub async fn stop(self) -> Result<(), InteropError> {
         match self.kind {
-            Kind::Real(process) => process.stop().await.map(drop),
+            Kind::Real(mut servers) => {
+                for server in &mut servers {
+                    server.stop().await?;
+                }
+                Ok(())
+            }
             Kind::Embedded(leader) => {
                 leader.stop().await;
                 Ok(())
@@ -140,11 +136,23 @@ pub async fn bootstrap(
         .await
         .map_err(InteropError::call("Bootstrap"))?;
     reject("Bootstrap", answer.get_ref().header.as_ref())?;
-    for id in STORES {
+    put_stores(client, cluster_id, STORES.map(store)).await
+}
+
+/// Registers stores, or what has changed of them.
+pub async fn put_stores(
+    client: &mut PdClient<Channel>,
+    cluster_id: u64,
+    stores: impl IntoIterator<Item = metapb::Store>,
+) -> Result<(), InteropError> {
+    for store in stores {
         let answer = client
             .put_store(pdpb::PutStoreRequest {
-                header: header.clone(),
-                store: Some(store(id)),
+                header: Some(pdpb::RequestHeader {
+                    cluster_id,
+                    ..Default::default()
+                }),
+                store: Some(store),
             })
             .await
             .map_err(InteropError::call("PutStore"))?;
@@ -189,7 +197,7 @@ pub async fn wait_for_leader(
             && let Some(status) = process.ended()
         {
             return Err(InteropError::Leader(format!(
-                "pd-server ended with {status}:\n{}",
+                "it ended with {status}:\n{}",
                 process.tail()
             )));
         }

@@ -17,19 +17,19 @@ use crate::client::{Answer, Asker, Question, connect};
 use crate::cluster::{Cluster, ModelRegion};
 use crate::error::InteropError;
 use crate::keys::key_at;
-use crate::pd::played::{Play, Played};
+use crate::pd::{Pd, Wanted};
 use crate::replica::{Replica, Setting};
-use crate::seeding::report;
 use crate::status::status;
-
-/// Identifies the cluster.
-const CLUSTER: u64 = 7;
 
 /// How large the burst is.
 #[derive(Clone, Debug)]
 pub struct Burst {
     /// The replica's program.
     pub tidegate: PathBuf,
+    /// A pd-server to lead; the embedded leader does without one.
+    pub pd_server: Option<PathBuf>,
+    /// How the leader serves its sync streams.
+    pub dialect: Dialect,
     /// Clients at once.
     pub clients: u64,
     /// Lookups of each, one after the other.
@@ -60,8 +60,8 @@ struct Cost {
 /// Runs both bursts and compares what they cost the leader.
 pub async fn run(burst: &Burst) -> Result<(), InteropError> {
     println!(
-        "burst: {} clients, {} lookups each over {} regions, the gate shut",
-        burst.clients, burst.lookups, burst.regions
+        "burst ({}): {} clients, {} lookups each over {} regions, the gate shut",
+        burst.dialect, burst.clients, burst.lookups, burst.regions
     );
     let refused = once(burst, "refuse").await?;
     let through = once(burst, "read-through").await?;
@@ -85,16 +85,16 @@ pub async fn run(burst: &Burst) -> Result<(), InteropError> {
 async fn once(burst: &Burst, when_stale: &'static str) -> Result<Cost, InteropError> {
     let dir = burst.dir.join(format!("burst-{when_stale}"));
     std::fs::create_dir_all(&dir).map_err(InteropError::system("make a directory"))?;
-    let play = Play {
-        cluster_id: CLUSTER,
-        dialect: Dialect::Master,
-        program: None,
+    let pd = Pd::start(&Wanted {
+        pd_server: burst.pd_server.clone(),
+        dialect: burst.dialect,
+        player: None,
+        etcd: None,
         dir: dir.clone(),
-    };
-    let pd = Played::start(play, None).await?;
+    })
+    .await?;
     let cluster = Cluster::new(burst.regions, 1_000);
-    let leader = pd.leader_here()?;
-    report(leader, cluster.regions())?;
+    let _reporting = pd.settle(cluster.regions()).await?;
     pd.withhold_sync(true);
 
     let setting = Setting {
@@ -102,17 +102,17 @@ async fn once(burst: &Burst, when_stale: &'static str) -> Result<Cost, InteropEr
         when_stale,
         config: "register = false\naudit-pass = \"off\"\n".to_owned(),
     };
-    let endpoints = pd.endpoints().join(",");
+    let endpoints = pd.endpoints();
     let replica = Replica::spawn(&burst.tidegate, &dir, &endpoints, &setting)?;
     replica.knows_leader().await?;
 
-    let asked = pd.leader_here()?.lookups();
+    let asked = pd.lookups();
     let regions: Arc<[ModelRegion]> = cluster.regions().into();
     let started = Instant::now();
     let mut clients = JoinSet::new();
     for i in 0..burst.clients {
-        let replica = Asker::new(connect(replica.url()).await?, CLUSTER);
-        let leader = Asker::new(connect(&pd.leader_url()).await?, CLUSTER);
+        let replica = Asker::new(connect(replica.url()).await?, pd.cluster_id());
+        let leader = Asker::new(connect(&pd.leader_url()).await?, pd.cluster_id());
         let rng = SmallRng::seed_from_u64(burst.seed ^ (i + 1));
         clients.spawn(client(
             replica,
@@ -130,8 +130,13 @@ async fn once(burst: &Burst, when_stale: &'static str) -> Result<Cost, InteropEr
         times.extend(client.times);
     }
     cost.took = started.elapsed();
-    cost.keys = pd.leader_here()?.lookups() - asked;
-    cost.rpcs += asks(&replica).await.unwrap_or(0);
+    let asks = asks(&replica).await;
+    cost.keys = match (asked, pd.lookups()) {
+        (Some(before), Some(after)) => after - before,
+        // A pd-server does not count keys; the replica and the clients do.
+        _ => cost.rpcs + asks.keys,
+    };
+    cost.rpcs += asks.calls;
     times.sort_unstable();
     let at = |share: f64| {
         let index = ((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1));
@@ -186,12 +191,21 @@ async fn client(
     seen
 }
 
-/// How often the replica has asked the leader, by what it says itself.
-async fn asks(replica: &Replica) -> Option<u64> {
-    let page = status(replica.url()).await?;
-    let asks = page.get("asks")?;
-    let count = |name: &str| asks.get(name).and_then(serde_json::Value::as_u64);
-    ["batches", "unary", "scans", "looks"]
-        .into_iter()
-        .try_fold(0, |sum, name| Some(sum + count(name)?))
+/// What the replica has asked the leader, by what it says itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asks {
+    calls: u64,
+    keys: u64,
+}
+
+async fn asks(replica: &Replica) -> Asks {
+    let page = status(replica.url()).await.unwrap_or_default();
+    let sum = |names: &[&str]| {
+        let count = |name: &&str| page["asks"][*name].as_u64();
+        names.iter().filter_map(count).sum()
+    };
+    Asks {
+        calls: sum(&["batches", "unary", "scans", "looks"]),
+        keys: sum(&["batched", "unary"]),
+    }
 }

@@ -17,18 +17,23 @@ const MESSAGE_LIMIT: usize = 256 << 20;
 
 /// Connects to one server.
 pub async fn connect(url: &str) -> Result<PdClient<Channel>, InteropError> {
+    let client = PdClient::new(channel(url).await?);
+    Ok(client.max_decoding_message_size(MESSAGE_LIMIT))
+}
+
+/// A connection to one server.
+pub async fn channel(url: &str) -> Result<Channel, InteropError> {
     let refuse = |e: tonic::transport::Error| InteropError::Call {
         call: "connect",
         source: Box::new(tonic::Status::unavailable(e.to_string())),
     };
-    let channel = Endpoint::from_shared(url.to_owned())
+    Endpoint::from_shared(url.to_owned())
         .map_err(refuse)?
         .connect_timeout(Duration::from_secs(3))
         .timeout(CALL_LIMIT)
         .connect()
         .await
-        .map_err(refuse)?;
-    Ok(PdClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT))
+        .map_err(refuse)
 }
 
 /// One region in an answer, reduced to what routing depends on, in comparable form.

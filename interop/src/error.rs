@@ -53,6 +53,9 @@ pub enum InteropError {
     /// The embedded leader could not be run.
     #[error("embedded leader: {0}")]
     Leader(String),
+    /// The pd-server that was given could not be run, or does not do what is asked of it.
+    #[error("pd-server: {0}")]
+    Pd(String),
     /// The replica's answers were wrong; the run's purpose is to find this.
     #[error("{0}")]
     Verdict(String),

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tidegate::proto::pdpb;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 
-use crate::client::PdClient;
+use crate::client::{Asker, PdClient, Question, connect};
 use crate::cluster::{ModelRegion, STORES};
 use crate::error::InteropError;
 
@@ -96,5 +96,55 @@ impl Feeder {
         for reader in self.readers {
             reader.abort();
         }
+    }
+}
+
+/// For the leader to have what it was told.
+const TOLD_LIMIT: Duration = Duration::from_secs(60);
+
+/// The stores' streams to the leader, and a client of it to see that it has what they told.
+#[derive(Debug)]
+pub struct Stores {
+    feeder: Feeder,
+    leader: Asker,
+}
+
+impl Stores {
+    /// Opens the streams to the leader at `url`.
+    pub async fn open(url: &str, cluster_id: u64) -> Result<Self, InteropError> {
+        let client = connect(url).await?;
+        Ok(Self {
+            feeder: Feeder::open(&client, cluster_id).await?,
+            leader: Asker::new(client, cluster_id),
+        })
+    }
+
+    /// Tells the leader of regions, none of them twice, and returns once it has them all.
+    pub async fn tell(&mut self, regions: &[ModelRegion]) -> Result<(), InteropError> {
+        self.feeder.report(regions).await?;
+        let started = Instant::now();
+        // Each store's stream is taken in order, so the last of each is enough.
+        for store in STORES {
+            let Some(last) = regions.iter().rev().find(|r| r.leader_store() == store) else {
+                continue;
+            };
+            let (meant, question) = (last.found(), Question::Id(last.id));
+            while self.leader.ask(&question).await?.region() != Some(&meant) {
+                if started.elapsed() > TOLD_LIMIT {
+                    return Err(InteropError::Timeout {
+                        what: "the leader's knowing what the stores told",
+                        limit: TOLD_LIMIT,
+                        detail: format!(": {meant:?} is meant"),
+                    });
+                }
+                sleep(Duration::from_millis(1)).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the streams.
+    pub fn close(self) {
+        self.feeder.close();
     }
 }

@@ -10,7 +10,7 @@
 //! [`run`] is the comparison, whose files are read in the order of that picture. [`drill`] has the faults: with [`pd`],
 //! three members that can be moved, killed and cut off, and [`judge`], which knows what the leader had when. [`burst`]
 //! counts what cold clients cost the leader, [`stock`] runs programs that are built on stock clients, and [`side`]
-//! measures what a lookup, a region and a start cost.
+//! measures what a lookup, a region and a start cost. [`standin`] takes a pd-server's place where there is none.
 
 pub mod authority;
 pub mod burst;
@@ -29,6 +29,7 @@ pub mod replica;
 pub mod run;
 pub mod seeding;
 pub mod side;
+pub mod standin;
 pub mod status;
 pub mod stock;
 pub mod store;

@@ -12,6 +12,7 @@ use tidegate_interop::burst::Burst;
 use tidegate_interop::drill::stage::Conditions;
 use tidegate_interop::error::InteropError;
 use tidegate_interop::pd::played::{Play, config};
+use tidegate_interop::pd::server::version;
 use tidegate_interop::run::{Plan, run};
 use tidegate_interop::side::Side;
 use tidegate_interop::{burst, drill, side, stock};
@@ -41,6 +42,19 @@ enum Command {
     Lead(Lead),
 }
 
+impl Command {
+    fn pd_server(&self) -> Option<&Path> {
+        match self {
+            Self::Compare(args) => args.pd_server.as_deref(),
+            Self::Drills(args) => args.pd_server.as_deref(),
+            Self::Burst(args) => args.pd_server.as_deref(),
+            Self::Stock(args) => args.pd_server.as_deref(),
+            Self::Side(args) => args.pd_server.as_deref(),
+            Self::Lead(_) => None,
+        }
+    }
+}
+
 #[derive(Debug, clap::Args)]
 struct Compare {
     /// Path of the built tidegate program
@@ -49,7 +63,7 @@ struct Compare {
     /// Path of a pd-server; without one the embedded leader takes its place
     #[arg(long)]
     pd_server: Option<PathBuf>,
-    /// The dialect of the embedded leader's sync streams
+    /// The dialect of the leader's sync streams
     #[arg(long, default_value_t = Dialect::Master)]
     dialect: Dialect,
     /// Regions to feed
@@ -71,6 +85,9 @@ struct Drills {
     /// Path of the built tidegate program
     #[arg(long)]
     tidegate: PathBuf,
+    /// Path of a pd-server; without one the embedded leader takes its place
+    #[arg(long)]
+    pd_server: Option<PathBuf>,
     /// Path of an etcd, to hold the leader key and registrations; without one the embedded leader's own does
     #[arg(long)]
     etcd: Option<PathBuf>,
@@ -99,6 +116,12 @@ struct BurstArgs {
     /// Path of the built tidegate program
     #[arg(long)]
     tidegate: PathBuf,
+    /// Path of a pd-server; without one the embedded leader takes its place
+    #[arg(long)]
+    pd_server: Option<PathBuf>,
+    /// The dialect of the leader's sync streams
+    #[arg(long, default_value_t = Dialect::Master)]
+    dialect: Dialect,
     /// Clients at once
     #[arg(long, default_value_t = 20)]
     clients: u64,
@@ -118,6 +141,9 @@ struct Stock {
     /// Path of the built tidegate program
     #[arg(long)]
     tidegate: PathBuf,
+    /// Path of a pd-server; without one the embedded leader takes its place
+    #[arg(long)]
+    pd_server: Option<PathBuf>,
     /// The client: a program that takes -pd and -keys, as those of interop/go and interop/stock do
     #[arg(long)]
     client: PathBuf,
@@ -134,6 +160,12 @@ struct SideArgs {
     /// Path of the built tidegate program
     #[arg(long)]
     tidegate: PathBuf,
+    /// Path of a pd-server; without one Tidegate is measured alone
+    #[arg(long)]
+    pd_server: Option<PathBuf>,
+    /// The dialect of the leader's sync streams
+    #[arg(long, default_value_t = Dialect::Master)]
+    dialect: Dialect,
     /// Regions
     #[arg(long, default_value_t = 1_000_000)]
     regions: u64,
@@ -172,12 +204,23 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(program) = args.command.pd_server() {
+        match version(program, dir.path()).await {
+            Ok(version) => println!("against {version}, {}", program.display()),
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::from(2);
+            }
+        }
+    }
     let outcome = match args.command {
         Command::Compare(args) => compare(args, dir.path()).await,
         Command::Drills(args) => drills(args, dir.path()).await,
         Command::Burst(args) => {
             burst::run(&Burst {
                 tidegate: args.tidegate,
+                pd_server: args.pd_server,
+                dialect: args.dialect,
                 clients: args.clients,
                 lookups: args.lookups,
                 regions: args.regions,
@@ -190,6 +233,8 @@ async fn main() -> ExitCode {
         Command::Side(args) => {
             side::run(&Side {
                 tidegate: args.tidegate,
+                pd_server: args.pd_server,
+                dialect: args.dialect,
                 regions: args.regions,
                 seconds: args.seconds,
                 connections: args.connections,
@@ -230,6 +275,7 @@ async fn drills(args: Drills, dir: &Path) -> Result<(), InteropError> {
     let conditions = Conditions {
         tidegate: args.tidegate,
         own,
+        pd_server: args.pd_server,
         etcd: args.etcd,
         dialect: args.dialect,
         when_stale: if args.when_stale == "refuse" {
@@ -250,6 +296,7 @@ async fn stock(args: Stock, dir: &Path) -> Result<(), InteropError> {
     let conditions = Conditions {
         tidegate: args.tidegate,
         own: PathBuf::new(),
+        pd_server: args.pd_server,
         etcd: None,
         dialect: args.dialect,
         when_stale: "read-through",

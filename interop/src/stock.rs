@@ -8,18 +8,16 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
-use tidegate::proto::pdpb;
 
-use crate::authority::reject;
+use crate::authority::put_stores;
 use crate::client::connect;
-use crate::drill::stage::{CLUSTER, Conditions, Stage};
+use crate::drill::stage::{Conditions, Stage};
 use crate::drill::world::World;
 use crate::error::InteropError;
 use crate::keys::key_at;
-use crate::pd::played::{Play, Played};
+use crate::pd::Pd;
 use crate::process::Process;
 use crate::replica::{Replica, Setting};
-use crate::seeding::report;
 use crate::store::Stores;
 
 /// Lookups under changes.
@@ -68,21 +66,12 @@ async fn under_changes(
 ) -> Result<(), InteropError> {
     let stage = Stage::set(conditions, false).await?;
     let stores = Stores::start(&stage.world).await?;
-    let mut pd = connect(&stage.pd.leader_url()).await?;
-    for store in stores.meta() {
-        let moved = pdpb::PutStoreRequest {
-            header: Some(pdpb::RequestHeader {
-                cluster_id: CLUSTER,
-                ..Default::default()
-            }),
-            store: Some(store),
-        };
-        let answer = pd
-            .put_store(moved)
-            .await
-            .map_err(InteropError::call("PutStore"))?;
-        reject("PutStore", answer.get_ref().header.as_ref())?;
-    }
+    put_stores(
+        &mut connect(&stage.pd.leader_url()).await?,
+        stage.pd.cluster_id(),
+        stores.meta(),
+    )
+    .await?;
     let client = look_up(
         program,
         stage.replica.url(),
@@ -148,20 +137,18 @@ async fn at_shut_gate(
 ) -> Result<(), InteropError> {
     let dir: PathBuf = conditions.dir.join(format!("shut-{label}-{how}"));
     std::fs::create_dir_all(&dir).map_err(InteropError::system("make a directory"))?;
-    let play = Play {
-        cluster_id: CLUSTER,
-        dialect: conditions.dialect,
-        program: None,
-        dir: dir.clone(),
-    };
-    let pd = Played::start(play, None).await?;
+    let mut wanted = conditions.wanted(false);
+    wanted.dir.clone_from(&dir);
+    let pd = Pd::start(&wanted).await?;
     let world = Arc::new(World::new(100, conditions.seed));
-    report(pd.leader_here()?, &world.regions())?;
+    let _reporting = pd.settle(&world.regions()).await?;
     let stores = Stores::start(&world).await?;
-    for store in stores.meta() {
-        let put = pd.leader_here()?.put_store(store);
-        put.map_err(|e| InteropError::Leader(e.to_string()))?;
-    }
+    put_stores(
+        &mut connect(&pd.leader_url()).await?,
+        pd.cluster_id(),
+        stores.meta(),
+    )
+    .await?;
     pd.withhold_sync(true);
     let setting = Setting {
         name: "tidegate",
@@ -171,7 +158,7 @@ async fn at_shut_gate(
             how.present_as, how.bounded
         ),
     };
-    let endpoints = pd.endpoints().join(",");
+    let endpoints = pd.endpoints();
     let replica = Replica::spawn(&conditions.tidegate, &dir, &endpoints, &setting)?;
     replica.knows_leader().await?;
     let client = look_up(program, replica.url(), &dir, FEW, SHORT_BUDGET).await;

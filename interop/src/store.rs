@@ -11,14 +11,12 @@ use tidegate::proto::metapb;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tonic::body::Body;
-use tonic::service::Routes;
-use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use crate::cluster::STORES;
 use crate::drill::world::World;
 use crate::error::InteropError;
-use crate::pd::front::incoming;
+use crate::pd::front::serve;
 
 #[derive(Clone, PartialEq, Message)]
 struct RawGet {
@@ -84,22 +82,13 @@ impl Stores {
                 .map_err(InteropError::system("read a port"))?;
             addresses.push(addr.to_string());
             let (world, seen) = (Arc::clone(world), Arc::clone(&seen));
-            let pages = axum::Router::new().fallback(move |request: axum::extract::Request| {
+            serving.push(serve(listener, move |request| {
                 let read = Read {
                     world: Arc::clone(&world),
                     seen: Arc::clone(&seen),
                     store,
                 };
-                async move {
-                    let answer = read.answer(request.map(Body::new)).await;
-                    answer.map(axum::body::Body::new)
-                }
-            });
-            serving.push(tokio::spawn(async move {
-                let _ = Server::builder()
-                    .add_routes(Routes::from(pages))
-                    .serve_with_incoming(incoming(listener))
-                    .await;
+                read.answer(request)
             }));
         }
         Ok(Self {

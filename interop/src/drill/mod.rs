@@ -11,6 +11,7 @@
 //! replica's map answers with something that changed after the fault is stated.
 
 pub mod clients;
+pub mod neighbour;
 pub mod script;
 pub mod stage;
 pub mod tally;
@@ -67,7 +68,14 @@ pub async fn run(conditions: &Conditions, only: &[String]) -> Result<(), Interop
         if !only.is_empty() && only.iter().all(|chosen| chosen != name) {
             continue;
         }
-        let label = format!("{name} ({}, {})", conditions.dialect, conditions.when_stale);
+        let pd = match conditions.pd_server {
+            Some(_) => "pd-server, ",
+            None => "",
+        };
+        let label = format!(
+            "{name} ({pd}{}, {})",
+            conditions.dialect, conditions.when_stale
+        );
         if let Some(obstacle) = script::obstacle(name, conditions) {
             println!("drill {label}: skipped: {obstacle}");
             continue;
@@ -122,7 +130,7 @@ async fn drill(name: &str, conditions: &Conditions) -> Result<Report, InteropErr
     let stage = Stage::set(conditions, name == "killed-leader").await?;
     match name {
         "churn" => script::churn(stage).await,
-        "frozen-neighbour" => script::frozen_neighbour(stage).await,
+        "frozen-neighbour" => neighbour::run(stage).await,
         "there-and-back" => script::there_and_back(stage).await,
         "transfer" => script::transfer(stage).await,
         "killed-leader" => script::killed_leader(stage).await,

@@ -3,24 +3,20 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tidegate::pd::Dialect;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::drill::Report;
 use crate::drill::clients::Asker;
-use crate::drill::stage::{CLUSTER, Conditions, Stage};
+use crate::drill::stage::{Conditions, Stage};
 use crate::drill::world::World;
 use crate::error::InteropError;
 use crate::judge::About;
 use crate::pd::etcd::routers;
-use crate::replica::{Replica, Setting, tight};
 
 /// Lets a state last long enough to show what follows from it.
 const WHILE: Duration = Duration::from_secs(1);
 /// Changes of a leadership that came and went.
 const CHANGES: usize = 20;
-/// Rounds in which every region changes, until a leader's broadcast is known to have stopped.
-const FLOOD: usize = 40;
 /// For a router to be registered, or to be no longer.
 const REGISTRY_LIMIT: Duration = Duration::from_secs(20);
 /// Questions that wait for a replica that stands still.
@@ -33,69 +29,11 @@ pub async fn churn(mut stage: Stage) -> Result<Report, InteropError> {
     Report::end(stage, recovery, "only changes".to_owned()).await
 }
 
-/// A second follower of the leader is stopped. A leader of master does not mind; one of release 8.5 broadcasts to
-/// nobody any more as soon as the follower's buffers are full.
-pub async fn frozen_neighbour(mut stage: Stage) -> Result<Report, InteropError> {
-    let conditions = stage.conditions().clone();
-    let setting = Setting {
-        name: "neighbour",
-        when_stale: "refuse",
-        config: tight("register = false\n"),
-    };
-    let neighbour = Replica::start(
-        &conditions.tidegate,
-        &conditions.dir,
-        &stage.pd.endpoints().join(","),
-        CLUSTER,
-        &setting,
-    )
-    .await?;
-    neighbour.signal(Signal::STOP)?;
-    let mut told = 0;
-    let mut blocked = false;
-    for _ in 0..FLOOD {
-        told += stage.change(World::move_all).await?.len();
-        if conditions.dialect == Dialect::Release85
-            && stage.scene.tally.figures().last_map.elapsed() > conditions.bound()
-        {
-            blocked = true;
-            break;
-        }
-    }
-    sleep(conditions.bound() + WHILE).await;
-    let figures = stage.scene.tally.figures();
-    let freed = Instant::now();
-    neighbour.kill().await?;
-    let recovery = match conditions.dialect {
-        Dialect::Master => stage.recovery().await?,
-        Dialect::Release85 => {
-            let recovery = stage.recovery().await?;
-            freed.elapsed().max(recovery)
-        }
-    };
-    let shut = figures.last_map.elapsed() > conditions.bound();
-    let what = format!(
-        "{told} changes beside a stopped follower, which went {:.2} s ago; {}",
-        freed.elapsed().as_secs_f64(),
-        if shut || blocked {
-            "the broadcast stopped, and the map's answers with it"
-        } else {
-            "the map answered throughout"
-        }
-    );
-    if conditions.dialect == Dialect::Master && figures.without_map > WHILE {
-        return Err(InteropError::Verdict(format!(
-            "on master a stopped neighbour kept the map from answering for {:?}",
-            figures.without_map
-        )));
-    }
-    Report::end(stage, recovery, what).await
-}
-
 /// Leadership goes to another member and back, twice, without any process being started; the index goes back each time.
 pub async fn there_and_back(mut stage: Stage) -> Result<Report, InteropError> {
+    let (at, [other, _]) = (stage.pd.leading(), stage.pd.others());
     for _ in 0..2 {
-        for to in [1, 0] {
+        for to in [other, at] {
             stage.hush().await;
             stage.pd.transfer(to, CHANGES as u64).await?;
             stage.turn_to_leader().await?;
@@ -112,7 +50,8 @@ pub async fn there_and_back(mut stage: Stage) -> Result<Report, InteropError> {
 /// Leadership goes round three members.
 pub async fn transfer(mut stage: Stage) -> Result<Report, InteropError> {
     let mut longest = Duration::ZERO;
-    for to in [1, 2, 0] {
+    let (at, [next, further]) = (stage.pd.leading(), stage.pd.others());
+    for to in [next, further, at] {
         stage.hush().await;
         stage.pd.transfer(to, 0).await?;
         stage.turn_to_leader().await?;
@@ -125,15 +64,21 @@ pub async fn transfer(mut stage: Stage) -> Result<Report, InteropError> {
 
 /// The leader is killed; another member leads when its lease has run out.
 pub async fn killed_leader(mut stage: Stage) -> Result<Report, InteropError> {
+    if stage.pd.is_real() {
+        // What its followers have not heard yet would be lost with it.
+        stage.hush().await;
+    }
+    let killed = Instant::now();
     stage.pd.kill_leader().await?;
     stage.hush().await;
     sleep(WHILE).await;
-    let successor = stage.pd.successor(1).await?;
-    stage.report_all(&successor)?;
-    stage.pd.enthrone(1, successor).await?;
-    stage.turn_to_leader().await?;
+    stage.succeed().await?;
+    let without = killed.elapsed();
     let recovery = stage.recovery().await?;
-    let what = "kill -9, no leader for 4 s, then another member".to_owned();
+    let what = format!(
+        "kill -9, no leader for {:.1} s, then another member",
+        without.as_secs_f64()
+    );
     Report::end(stage, recovery, what).await
 }
 
@@ -145,23 +90,29 @@ pub async fn index_gone_back(mut stage: Stage) -> Result<Report, InteropError> {
     let mut longest = Duration::ZERO;
     for rewind in [99, CHANGES as u64] {
         stage.hush().await;
-        stage.pd.transfer(0, rewind).await?;
+        stage.pd.restart(rewind).await?;
         stage.turn_to_leader().await?;
         longest = longest.max(stage.recovery().await?);
         sleep(WHILE).await;
     }
-    let what = "two restarts, the index 99 and 20 back, the longer recovery".to_owned();
+    let what = if stage.pd.is_real() {
+        "all members killed and started again, twice, the longer recovery"
+    } else {
+        "two restarts, the index 99 and 20 back, the longer recovery"
+    };
+    let what = what.to_owned();
     Report::end(stage, longest, what).await
 }
 
 /// A member that follows is removed, then the one that leads.
 pub async fn removed_members(mut stage: Stage) -> Result<Report, InteropError> {
-    stage.pd.remove(2);
+    let (leader, [heir, follower]) = (stage.pd.leading(), stage.pd.others());
+    stage.pd.remove(follower).await?;
     let first = stage.recovery().await?;
     sleep(WHILE).await;
     stage.hush().await;
-    stage.pd.transfer(1, 0).await?;
-    stage.pd.remove(0);
+    stage.pd.transfer(heir, 0).await?;
+    stage.pd.remove(leader).await?;
     stage.turn_to_leader().await?;
     let second = stage.recovery().await?;
     sleep(WHILE).await;
@@ -237,13 +188,14 @@ pub async fn registration(mut stage: Stage) -> Result<Report, InteropError> {
     let url = stage.replica.url().to_owned();
     registered(&mut stage, &url, true).await?;
     let away = Duration::from_secs(7);
-    match stage.pd.etcd() {
-        Some(etcd) => {
-            etcd.kill().await?;
-            sleep(away).await;
-            etcd.resume().await?;
-        }
-        None => return Err(InteropError::Leader("there is no etcd".to_owned())),
+    if stage.pd.is_real() {
+        stage.hush().await;
+    }
+    stage.pd.etcd_away().await?;
+    sleep(away).await;
+    stage.pd.etcd_back().await?;
+    if stage.pd.is_real() {
+        stage.turn_to_leader().await?;
     }
     let back = Instant::now();
     registered(&mut stage, &url, true).await?;
@@ -259,13 +211,10 @@ pub async fn registration(mut stage: Stage) -> Result<Report, InteropError> {
 }
 
 async fn registered(stage: &mut Stage, url: &str, meant: bool) -> Result<(), InteropError> {
-    let channel = match stage.pd.etcd() {
-        Some(etcd) => etcd.channel(),
-        None => return Ok(()),
-    };
+    let (channel, cluster_id) = (stage.pd.etcd_channel()?, stage.pd.cluster_id());
     let seen = async {
         loop {
-            if let Ok(keys) = routers(channel.clone(), CLUSTER).await
+            if let Ok(keys) = routers(channel.clone(), cluster_id).await
                 && keys.iter().any(|pair| pair.key.ends_with(url.as_bytes())) == meant
             {
                 return;
@@ -288,6 +237,6 @@ async fn registered(stage: &mut Stage, url: &str, meant: bool) -> Result<(), Int
 
 /// Whether the drill can be run under these conditions; why not.
 pub fn obstacle(name: &str, conditions: &Conditions) -> Option<&'static str> {
-    (name == "registration" && conditions.etcd.is_none())
+    (name == "registration" && conditions.etcd.is_none() && conditions.pd_server.is_none())
         .then_some("there is no etcd; give --etcd PATH (Debian's package etcd-server has one)")
 }

@@ -4,31 +4,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::leader::EmbeddedLeader;
 use tidegate::pd::Dialect;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::authority::bootstrap;
-use crate::client::{Asker as Direct, Question, connect};
-use crate::cluster::{ModelRegion, STORES};
+use crate::cluster::ModelRegion;
 use crate::drill::clients::{Asker, Clients, Scene};
 use crate::drill::tally::{Figures, Source, Tally};
 use crate::drill::world::World;
 use crate::error::InteropError;
-use crate::feeder::Feeder;
+use crate::feeder::Stores;
 use crate::judge::About;
-use crate::pd::etcd::Etcd;
-use crate::pd::played::{Play, Played};
+use crate::pd::{Pd, Wanted};
 use crate::replica::{PROBE_INTERVAL, Replica, Setting, max_age, tight};
-use crate::seeding::report;
 use crate::status::status;
 
-/// Identifies the drills' cluster.
-pub const CLUSTER: u64 = 7;
-/// For the leader to have what it was told.
-const TOLD_LIMIT: Duration = Duration::from_secs(30);
 /// For the replica's map to answer with what changed after a fault.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(60);
 /// Between two changes.
@@ -41,6 +32,8 @@ pub struct Conditions {
     pub tidegate: PathBuf,
     /// This program, to play a leader that can be killed.
     pub own: PathBuf,
+    /// A pd-server to run; the members are played without one.
+    pub pd_server: Option<PathBuf>,
     /// A real etcd for terms and registration.
     pub etcd: Option<PathBuf>,
     /// How the leader serves its sync streams.
@@ -60,6 +53,17 @@ pub struct Conditions {
 }
 
 impl Conditions {
+    /// The PD of a drill.
+    pub fn wanted(&self, killable: bool) -> Wanted {
+        Wanted {
+            pd_server: self.pd_server.clone(),
+            dialect: self.dialect,
+            player: killable.then(|| self.own.clone()),
+            etcd: self.etcd.clone(),
+            dir: self.dir.clone(),
+        }
+    }
+
     /// What an answer may be behind.
     pub fn bound(&self) -> Duration {
         max_age(self.dialect)
@@ -70,7 +74,7 @@ impl Conditions {
 #[derive(Debug)]
 pub struct Stage {
     /// PD.
-    pub pd: Played,
+    pub pd: Pd,
     /// The replica.
     pub replica: Replica,
     /// The regions and the judge.
@@ -83,66 +87,19 @@ pub struct Stage {
     clients: Clients,
 }
 
-/// The stores' streams to the leader, and a client of it to see that it has what they told.
-#[derive(Debug)]
-struct Stores {
-    feeder: Feeder,
-    leader: Direct,
-}
-
-impl Stores {
-    async fn open(url: &str) -> Result<Self, InteropError> {
-        let client = connect(url).await?;
-        Ok(Self {
-            feeder: Feeder::open(&client, CLUSTER).await?,
-            leader: Direct::new(client, CLUSTER),
-        })
-    }
-
-    /// Tells the leader of regions, none of them twice, and returns once it has them all.
-    async fn tell(&mut self, world: &World, regions: &[ModelRegion]) -> Result<(), InteropError> {
-        self.feeder.report(regions).await?;
-        let started = Instant::now();
-        // Each store's stream is taken in order, so the last of each is enough.
-        for store in STORES {
-            let Some(last) = regions.iter().rev().find(|r| r.leader_store() == store) else {
-                continue;
-            };
-            let (meant, question) = (last.found(), Question::Id(last.id));
-            while self.leader.ask(&question).await?.region() != Some(&meant) {
-                if started.elapsed() > TOLD_LIMIT {
-                    return Err(InteropError::Timeout {
-                        what: "the leader's knowing what the stores told",
-                        limit: TOLD_LIMIT,
-                        detail: format!(": {meant:?} is meant"),
-                    });
-                }
-                sleep(Duration::from_millis(1)).await;
-            }
-        }
-        world.confirm(regions.iter().map(|region| region.id), Instant::now());
-        Ok(())
-    }
-}
-
 impl Stage {
     /// Sets it up; the clients ask and regions change from then on. With `killable` the leader has its own process.
     pub async fn set(conditions: &Conditions, killable: bool) -> Result<Self, InteropError> {
-        let etcd = match &conditions.etcd {
-            Some(program) => Some(Etcd::start(program, &conditions.dir).await?),
-            None => None,
-        };
-        let play = Play {
-            cluster_id: CLUSTER,
-            dialect: conditions.dialect,
-            program: killable.then(|| conditions.own.clone()),
-            dir: conditions.dir.clone(),
-        };
-        let pd = Played::start(play, etcd).await?;
-        bootstrap(&mut connect(&pd.leader_url()).await?, CLUSTER).await?;
+        let pd = Pd::start(&conditions.wanted(killable)).await?;
         let world = Arc::new(World::new(conditions.regions, conditions.seed));
-        let mut stores = Stores::open(&pd.leader_url()).await?;
-        stores.tell(&world, &world.regions()).await?;
+        let regions = world.regions();
+        let stores = pd.settle(&regions).await?;
+        world.confirm(regions.iter().map(|region| region.id), Instant::now());
+        // From the beginning: behind a quiet leader of release 8.5, with PD's own pauses between two keepalives, no map
+        // is proven within these bounds.
+        let stores = Arc::new(Mutex::new(Some(stores)));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(churn(Arc::clone(&world), Arc::clone(&stores)));
 
         let setting = Setting {
             name: "tidegate",
@@ -155,8 +112,8 @@ impl Stage {
         let replica = Replica::start(
             &conditions.tidegate,
             &conditions.dir,
-            &pd.endpoints().join(","),
-            CLUSTER,
+            &pd.endpoints(),
+            pd.cluster_id(),
             &setting,
         )
         .await?;
@@ -165,12 +122,9 @@ impl Stage {
             Tally::new(conditions.bound()),
             replica.url().to_owned(),
             pd.leader_url(),
-            CLUSTER,
+            pd.cluster_id(),
         ));
         let clients = Clients::start(&scene)?;
-        let stores = Arc::new(Mutex::new(Some(stores)));
-        let mut tasks = JoinSet::new();
-        tasks.spawn(churn(Arc::clone(&world), Arc::clone(&stores)));
         let mut stage = Self {
             pd,
             replica,
@@ -221,15 +175,36 @@ impl Stage {
     /// Lets the stores fall silent; what was under way has been taken by the leader, or lost.
     pub async fn hush(&self) {
         if let Some(stores) = self.stores.lock().await.take() {
-            stores.feeder.close();
+            stores.close();
         }
     }
 
-    /// The stores and the clients turn to the leader of now.
+    /// The stores and the clients turn to the leader of now. A real one is told everything, as TiKV does: it may have
+    /// missed what its predecessor was told last.
     pub async fn turn_to_leader(&self) -> Result<(), InteropError> {
         let url = self.pd.leader_url();
-        *self.stores.lock().await = Some(Stores::open(&url).await?);
+        let mut stores = Stores::open(&url, self.pd.cluster_id()).await?;
         self.scene.moved(url);
+        if self.pd.is_real() {
+            let regions = self.world.regions();
+            stores.tell(&regions).await?;
+            self.confirm(&regions);
+        }
+        *self.stores.lock().await = Some(stores);
+        Ok(())
+    }
+
+    fn confirm(&self, regions: &[ModelRegion]) {
+        self.world
+            .confirm(regions.iter().map(|region| region.id), Instant::now());
+    }
+
+    /// Another member leads after a kill, and has or will be told all that the stores know.
+    pub async fn succeed(&mut self) -> Result<(), InteropError> {
+        let regions = self.world.regions();
+        self.pd.succeed(&regions).await?;
+        self.turn_to_leader().await?;
+        self.confirm(&regions);
         Ok(())
     }
 
@@ -242,20 +217,12 @@ impl Stage {
         match &mut *self.stores.lock().await {
             Some(stores) => {
                 let changed = change(&self.world);
-                stores.tell(&self.world, &changed).await?;
+                stores.tell(&changed).await?;
+                self.confirm(&changed);
                 Ok(changed)
             }
             None => Err(InteropError::Leader("the stores are silent".to_owned())),
         }
-    }
-
-    /// Tells a new leader all that the stores know.
-    pub fn report_all(&self, leader: &EmbeddedLeader) -> Result<(), InteropError> {
-        let regions = self.world.regions();
-        report(leader, &regions)?;
-        self.world
-            .confirm(regions.iter().map(|region| region.id), Instant::now());
-        Ok(())
     }
 
     /// Changes one region and waits until the replica's map answers with it; returns how long that took.
@@ -302,7 +269,9 @@ async fn churn(world: Arc<World>, stores: Arc<Mutex<Option<Stores>>>) {
             let mut stores = stores.lock().await;
             if let Some(speaking) = &mut *stores {
                 let changed = world.change();
-                if speaking.tell(&world, &changed).await.is_err() {
+                if speaking.tell(&changed).await.is_ok() {
+                    world.confirm(changed.iter().map(|region| region.id), Instant::now());
+                } else {
                     // The leader has gone; its successor is told everything.
                     *stores = None;
                 }

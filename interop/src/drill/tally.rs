@@ -107,9 +107,11 @@ impl Tally {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was seen so far.
+    /// What was seen so far. A time without the map that goes on counts as far as it has come.
     pub fn figures(&self) -> Figures {
-        self.lock().clone()
+        let mut figures = self.lock().clone();
+        figures.without_map = figures.without_map.max(figures.last_map.elapsed());
+        figures
     }
 
     /// Times are counted from now on.
@@ -174,6 +176,11 @@ impl Tally {
 }
 
 impl Figures {
+    /// Attempts at the replica that its map did not answer, of those that can be told apart.
+    pub fn without(&self) -> u64 {
+        self.confirmed + self.through + self.refused + self.unanswered
+    }
+
     fn fault(&mut self, line: String) {
         const KEPT: usize = 5;
         if self.faults.len() < KEPT {
@@ -207,5 +214,32 @@ impl fmt::Display for Figures {
             self.slowest.as_millis(),
             self.without_map.as_millis(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_map_that_never_answers_again_is_without_from_its_last_answer_on() {
+        let second = Duration::from_secs(1);
+        let tally = Tally::new(second);
+        let map = Source::Map {
+            age: Duration::ZERO,
+        };
+        tally.begin();
+        for _ in 0..3 {
+            tokio::time::advance(second).await;
+            tally.answered(map, Verdict::Current);
+        }
+        assert_eq!(tally.figures().without_map, second);
+        for _ in 0..5 {
+            tokio::time::advance(second).await;
+            tally.answered(Source::Leader, Verdict::Current);
+        }
+        let figures = tally.figures();
+        assert_eq!(figures.without_map, 5 * second);
+        assert_eq!((figures.map, figures.without()), (3, 5));
     }
 }

@@ -23,8 +23,10 @@ use tower_service::Service;
 
 use crate::error::InteropError;
 
-const GET_MEMBERS: &str = "/pdpb.PD/GetMembers";
-const SYNC_REGIONS: &str = "/pdpb.PD/SyncRegions";
+/// The call for the members.
+pub const GET_MEMBERS: &str = "/pdpb.PD/GetMembers";
+/// The call that opens a sync stream.
+pub const SYNC_REGIONS: &str = "/pdpb.PD/SyncRegions";
 
 /// Who is in the cluster, and who leads.
 #[derive(Debug, Default)]
@@ -63,7 +65,7 @@ impl Way {
 
     /// A sync stream has a connection of its own, as each follower of a PD has: one that does not read must not take
     /// up the others' window.
-    fn channel(&self, path: &str) -> Channel {
+    pub fn channel(&self, path: &str) -> Channel {
         if path == SYNC_REGIONS {
             self.endpoint.connect_lazy()
         } else {
@@ -130,19 +132,9 @@ impl Front {
         let addr = listener
             .local_addr()
             .map_err(InteropError::system("read a port"))?;
-        let pages = axum::Router::new().fallback(move |request: axum::extract::Request| {
+        let serving = serve(listener, move |request| {
             let council = Arc::clone(&council);
-            async move {
-                let answer = answer(member_id, &council.read(), request.map(Body::new)).await;
-                answer.map(axum::body::Body::new)
-            }
-        });
-        let serving = tokio::spawn(async move {
-            // Its end is that of the task; what a connection suffers is for its two ends to see.
-            let _ = Server::builder()
-                .add_routes(Routes::from(pages))
-                .serve_with_incoming(incoming(listener))
-                .await;
+            async move { answer(member_id, &council.read(), request).await }
         });
         Ok(Self { addr, serving })
     }
@@ -159,9 +151,29 @@ impl Drop for Front {
     }
 }
 
+/// Answers every request that comes to `listener`, until the task ends.
+pub fn serve<A, F>(listener: TcpListener, answer: A) -> JoinHandle<()>
+where
+    A: Fn(http::Request<Body>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = http::Response<Body>> + Send + 'static,
+{
+    let pages = axum::Router::new().fallback(move |request: axum::extract::Request| {
+        let answered = answer(request.map(Body::new));
+        async move { answered.await.map(axum::body::Body::new) }
+    });
+    tokio::spawn(async move {
+        // Its end is that of the task; what a connection suffers is for its two ends to see.
+        let _ = Server::builder()
+            .accept_http1(true)
+            .add_routes(Routes::from(pages))
+            .serve_with_incoming(incoming(listener))
+            .await;
+    })
+}
+
 /// Connections whose answers leave at once: held back for more to come, a small one waits 40 ms for its predecessor's
 /// acknowledgement.
-pub fn incoming(listener: TcpListener) -> impl Stream<Item = std::io::Result<TcpStream>> {
+fn incoming(listener: TcpListener) -> impl Stream<Item = std::io::Result<TcpStream>> {
     TcpListenerStream::new(listener).map(|accepted| {
         let stream = accepted?;
         stream.set_nodelay(true)?;
@@ -195,7 +207,8 @@ async fn answer(
     }
 }
 
-async fn pass(mut way: Channel, mut request: http::Request<Body>) -> http::Response<Body> {
+/// Hands a call on as it came, and its answer back.
+pub async fn pass(mut way: Channel, mut request: http::Request<Body>) -> http::Response<Body> {
     // The connection to the leader has an authority of its own.
     let path = request
         .uri()
@@ -234,7 +247,8 @@ fn members(state: &State) -> pdpb::GetMembersResponse {
 }
 
 /// One answer for one question.
-struct Told(pdpb::GetMembersResponse);
+#[derive(Clone, Debug)]
+pub struct Told(pub pdpb::GetMembersResponse);
 
 impl tonic::server::UnaryService<pdpb::GetMembersRequest> for Told {
     type Response = pdpb::GetMembersResponse;

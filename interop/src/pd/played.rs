@@ -16,11 +16,13 @@ use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 use crate::authority::wait_for_leader;
+use crate::cluster::ModelRegion;
 use crate::error::InteropError;
 use crate::pd::etcd::Etcd;
 use crate::pd::front::{Council, Front, Way};
 use crate::pd::relay::Relay;
 use crate::process::{Process, free_port};
+use crate::seeding::report;
 
 /// How many members there are at the start.
 pub const MEMBERS: usize = 3;
@@ -186,9 +188,11 @@ impl Played {
         self.leading
     }
 
-    /// Etcd, where it is a real one.
-    pub fn etcd(&mut self) -> Option<&mut Etcd> {
-        self.etcd.as_mut()
+    /// The real etcd beside it.
+    pub fn etcd(&mut self) -> Result<&mut Etcd, InteropError> {
+        self.etcd
+            .as_mut()
+            .ok_or_else(|| InteropError::Leader("there is no etcd beside it".to_owned()))
     }
 
     /// Hands the lead to another member, or to the same again as a restart does. The next index goes back by `rewind`.
@@ -230,17 +234,14 @@ impl Played {
         }
     }
 
-    /// Makes a leader for `seat` that knows nothing yet; it leads once it is [`Played::enthrone`]d.
-    pub async fn successor(&self, seat: usize) -> Result<EmbeddedLeader, InteropError> {
-        start(self.config(seat)).await
-    }
-
-    /// Lets `leader` lead as `seat`.
-    pub async fn enthrone(
+    /// Lets a leader that knows no more than `regions` lead as `seat`.
+    pub async fn succeed(
         &mut self,
         seat: usize,
-        leader: EmbeddedLeader,
+        regions: &[ModelRegion],
     ) -> Result<(), InteropError> {
+        let leader = start(self.config(seat)).await?;
+        report(&leader, regions)?;
         self.crown(seat, Leader::Here(leader)).await
     }
 
@@ -255,13 +256,11 @@ impl Played {
         self.council.withhold_sync(withheld);
     }
 
-    /// The leader, where it runs in this process.
-    pub fn leader_here(&self) -> Result<&EmbeddedLeader, InteropError> {
+    /// How many keys and ids the leader was asked for; `None` where it runs in a process of its own.
+    pub fn lookups(&self) -> Option<u64> {
         match &self.leader {
-            Some(Leader::Here(leader)) => Ok(leader),
-            _ => Err(InteropError::Leader(
-                "no leader runs in this process".to_owned(),
-            )),
+            Some(Leader::Here(leader)) => Some(leader.lookups()),
+            _ => None,
         }
     }
 
