@@ -94,25 +94,20 @@ const MUSTS: &[Must] = &[
     must("get_beside_writer", AT_1M, TREE_INDEX, 2.0),
     must("get_beside_writer", AT_10K, TREE_INDEX, 1.2),
     owed(must("get_beside_writer", AT_BOTH, LOCK, 20.0)),
-    owed(must(
-        "get_beside_writer",
-        AT_1M,
-        Beside::Own("get"),
-        1.0 / 1.8,
-    )),
+    must("get_beside_writer", AT_1M, Beside::Own("get"), 1.0 / 1.8),
     must("get_beside_writer", AT_10K, Beside::Own("get"), 1.0 / 5.0),
     owed(must("mixed_2t", AT_1M, LOCK, 2.2)),
     owed(must("mixed_2t", AT_10K, LOCK, 1.3)),
     owed(must("update", AT_1M, LOCK, 0.85)),
-    owed(must("update", AT_10K, LOCK, 0.4)),
+    must("update", AT_10K, LOCK, 0.4),
     owed(must("update", AT_BOTH, OTHERS, 2.4)),
     owed(must("update_2w", AT_1M, LOCK, 1.05)),
-    owed(must("split_merge", AT_1M, LOCK, 0.9)),
+    must("split_merge", AT_1M, LOCK, 0.9),
     owed(must("split_merge", AT_10K, LOCK, 0.75)),
     owed(must("split_merge", AT_BOTH, OTHERS, 2.5)),
     must("batch1000", AT_BOTH, BATCH_ONE_BY_ONE, 1.0 / 1.3),
     must("bulk_sorted", AT_1M, LOCK, 1.8),
-    owed(must("bulk_sorted", AT_10K, LOCK, 1.8)),
+    must("bulk_sorted", AT_10K, LOCK, 1.8),
     must("bulk_shuffled", AT_1M, LOCK, 1.8),
     // Where slots are used again in the order in which the map before was freed.
     owed(must("bulk_shuffled", AT_10K, LOCK, 1.8)),
@@ -136,7 +131,7 @@ const MUSTS: &[Must] = &[
     must("gate", AT_NONE, Beside::Limit(3.0), 1.0),
     must("ring_push", AT_NONE, Beside::Limit(20.0), 1.0),
     must("ring_push_1r", AT_NONE, Beside::Limit(30.0), 1.0),
-    owed(must("ring_push_1r", AT_NONE, DEQUE, 10.0)),
+    must("ring_push_1r", AT_NONE, DEQUE, 10.0),
 ];
 
 /// A requirement and what was measured.

@@ -94,8 +94,16 @@ pub struct Row {
 ///
 /// Not for work that can sleep, whose waiting would not count either.
 pub fn timed<R>(operations: usize, work: impl FnOnce() -> R) -> Timing {
+    timed_as_done(|| {
+        black_box(work());
+        operations
+    })
+}
+
+/// The same for work that says how many operations it has done.
+pub fn timed_as_done(work: impl FnOnce() -> usize) -> Timing {
     let begin = processor_time();
-    black_box(work());
+    let operations = work();
     Timing {
         operations,
         elapsed: processor_time().saturating_sub(begin),
@@ -104,21 +112,29 @@ pub fn timed<R>(operations: usize, work: impl FnOnce() -> R) -> Timing {
 
 /// Measures `operations` operations on this thread by the clock on the wall, waiting included.
 pub fn timed_by_the_wall<R>(operations: usize, work: impl FnOnce() -> R) -> Timing {
+    timed_by_the_wall_as_done(|| {
+        black_box(work());
+        operations
+    })
+}
+
+/// The same for work that says how many operations it has done.
+pub fn timed_by_the_wall_as_done(work: impl FnOnce() -> usize) -> Timing {
     let begin = now();
-    black_box(work());
+    let operations = work();
     Timing {
         operations,
         elapsed: begin.elapsed(),
     }
 }
 
-/// Measures the same piece by piece, until all are done or `limit` has passed: what has been done
-/// counts. `piece` does one, and says how many operations that were.
-pub fn timed_by_the_wall_within<P>(
+/// Does one piece of work after the other until all are done or `limit` has passed; `piece` says
+/// how many operations one was. Returns the sum.
+pub fn within<P>(
     limit: Duration,
     pieces: impl IntoIterator<Item = P>,
     mut piece: impl FnMut(P) -> usize,
-) -> Timing {
+) -> usize {
     let begin = now();
     let mut operations = 0;
     for next in pieces {
@@ -127,45 +143,17 @@ pub fn timed_by_the_wall_within<P>(
             break;
         }
     }
-    Timing {
-        operations,
-        elapsed: begin.elapsed(),
-    }
+    operations
 }
 
-/// Measures `threads` threads that do `operations` operations each and begin together; the time
-/// is the mean of the threads', each measured as [`timed`] does.
+/// What `threads` threads measure that begin together, each on a processor of its own as far as
+/// there are two: threads that take turns on one do not meet, and what they cost each other would
+/// be hidden.
 ///
 /// # Panics
 /// If a thread panics.
-pub fn timed_together<R>(
-    threads: usize,
-    operations: usize,
-    work: impl Fn(usize) -> R + Sync,
-) -> Timing {
-    together(threads, operations, |thread| {
-        timed(operations, || work(thread))
-    })
-}
-
-/// The same, each measured as [`timed_by_the_wall`] does.
-///
-/// # Panics
-/// If a thread panics.
-pub fn timed_together_by_the_wall<R>(
-    threads: usize,
-    operations: usize,
-    work: impl Fn(usize) -> R + Sync,
-) -> Timing {
-    together(threads, operations, |thread| {
-        timed_by_the_wall(operations, || work(thread))
-    })
-}
-
-fn together(threads: usize, operations: usize, timed: impl Fn(usize) -> Timing + Sync) -> Timing {
+pub fn together(threads: usize, timed: impl Fn(usize) -> Timing + Sync) -> Timing {
     let barrier = Barrier::new(threads);
-    // Each on a processor of its own, as far as there are two: threads that take turns on one do
-    // not meet, and what they cost each other would be hidden.
     let one = |thread: usize| {
         let _bound = Processor::two()
             .into_iter()
@@ -173,9 +161,9 @@ fn together(threads: usize, operations: usize, timed: impl Fn(usize) -> Timing +
             .flatten()
             .map(Processor::bind);
         barrier.wait();
-        timed(thread).elapsed
+        timed(thread)
     };
-    let total: Duration = thread::scope(|scope| {
+    thread::scope(|scope| {
         let start = |thread| {
             let one = &one;
             scope.spawn(move || one(thread))
@@ -185,11 +173,7 @@ fn together(threads: usize, operations: usize, timed: impl Fn(usize) -> Timing +
             .into_iter()
             .map(|thread| thread.join().expect("a measured thread"))
             .sum()
-    });
-    Timing {
-        operations,
-        elapsed: total / threads as u32,
-    }
+    })
 }
 
 /// Measures while `beside` runs over and over on a thread of its own, and on a processor of its own
@@ -295,6 +279,13 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_too_long_ends_with_the_piece_that_it_was_at() {
+        let all = [3, 4, 5];
+        assert_eq!(within(Duration::MAX, all, |piece| piece), 12);
+        assert_eq!(within(Duration::ZERO, all, |piece| piece), 3);
+    }
+
+    #[test]
     fn threads_work_each_and_a_companion_runs_meanwhile() {
         use std::sync::atomic::{AtomicUsize, Ordering};
         let (worked, beside) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -306,12 +297,12 @@ mod tests {
                 while beside.load(Ordering::Relaxed) == 0 {
                     thread::yield_now();
                 }
-                timed_together(3, 1, |thread| {
-                    worked.fetch_add(1 << (8 * thread), Ordering::Relaxed)
+                together(3, |thread| {
+                    timed(2, || worked.fetch_add(1 << (8 * thread), Ordering::Relaxed))
                 })
             },
         );
         assert_eq!(worked.into_inner(), 0x01_01_01);
-        assert_eq!(timing.operations, 1);
+        assert_eq!(timing.operations, 6);
     }
 }

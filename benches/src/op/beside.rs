@@ -5,16 +5,14 @@
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use tidegate_core::Region;
 
-use super::Effort;
+use super::{Effort, LONGEST};
 use crate::contender::Runs;
 use crate::fixture::Fixture;
 use crate::round::{
-    Lane, Row, Subject, alternate, timed_beside, timed_by_the_wall_within,
-    timed_together_by_the_wall,
+    Lane, Row, Subject, alternate, timed_beside, timed_by_the_wall_as_done, together, within,
 };
 
 /// Of so many operations of `mixed_2t` one is an update.
@@ -27,11 +25,6 @@ const CHUNKS: u64 = 8_192;
 /// Of the lookups asked for, `get_beside_writer` does one in so many: beside some rivals each takes
 /// many microseconds, all of which the writer has to be given work for.
 const SHARE: usize = 4;
-
-/// How long a reader of `get_beside_writer` goes on. Where the writer keeps it from getting on at
-/// all, and what it replaces from being freed (concurrent-map), a round without an end would take
-/// all memory there is.
-const LONGEST: Duration = Duration::from_millis(500);
 
 // Each operation sets out from changes of its own, so that no epoch goes back.
 const BESIDE: u64 = 1 << 20;
@@ -58,9 +51,11 @@ pub fn get_beside_writer(
                     .updates(chunk.unwrap_or_else(|| make(seed.fetch_add(1, Ordering::Relaxed))));
             };
             timed_beside(write, || {
-                timed_by_the_wall_within(LONGEST, keys.chunks(CHUNK), |keys| {
-                    black_box(contender.gets(keys));
-                    keys.len()
+                timed_by_the_wall_as_done(|| {
+                    within(LONGEST, keys.chunks(CHUNK), |keys| {
+                        black_box(contender.gets(keys));
+                        keys.len()
+                    })
                 })
             })
         })
@@ -78,8 +73,15 @@ pub fn update_2w(fixture: &Fixture, contenders: &[Box<dyn Runs>], effort: Effort
                 let seed = 2 * round + thread;
                 changes(fixture, effort.operations, seed, TWO_WRITERS + round)
             });
-            timed_together_by_the_wall(2, effort.operations, |thread| {
-                contender.updates(taken(&changes[thread]));
+            together(2, |thread| {
+                let changes = taken(&changes[thread]);
+                timed_by_the_wall_as_done(|| {
+                    within(LONGEST, changes, |changes| {
+                        let count = changes.len();
+                        contender.updates(changes);
+                        count
+                    })
+                })
             })
         })
     });
@@ -96,8 +98,16 @@ pub fn mixed_2t(fixture: &Fixture, contenders: &[Box<dyn Runs>], effort: Effort)
         Lane::new(contender.name(), move |round| {
             let keys = [0, 1].map(|thread| fixture.queries(lookups, 2 * round + thread));
             let changes = each(|thread| changes(fixture, updates, 2 * round + thread, MIX + round));
-            timed_together_by_the_wall(2, lookups + updates, |thread| {
-                contender.mixed(&keys[thread], taken(&changes[thread]))
+            together(2, |thread| {
+                let keys = keys[thread].chunks(CHUNK * (MIXED - 1));
+                let pieces = keys.zip(taken(&changes[thread]));
+                timed_by_the_wall_as_done(|| {
+                    within(LONGEST, pieces, |(keys, changes)| {
+                        let count = keys.len() + changes.len();
+                        black_box(contender.mixed(keys, changes));
+                        count
+                    })
+                })
             })
         })
     });
@@ -105,13 +115,25 @@ pub fn mixed_2t(fixture: &Fixture, contenders: &[Box<dyn Runs>], effort: Effort)
     alternate(subject, effort.rounds, lanes.collect())
 }
 
+/// Changes in pieces of `CHUNK`.
+type Pieces = Vec<Vec<Region>>;
+
 /// What each of two threads takes when it begins.
-fn each(regions: impl Fn(u64) -> Vec<Region>) -> [Mutex<Vec<Region>>; 2] {
-    [0, 1].map(|thread| Mutex::new(regions(thread)))
+fn each(regions: impl Fn(u64) -> Vec<Region>) -> [Mutex<Pieces>; 2] {
+    [0, 1].map(|thread| Mutex::new(in_pieces(regions(thread))))
 }
 
-fn taken(regions: &Mutex<Vec<Region>>) -> Vec<Region> {
-    std::mem::take(&mut *regions.lock().expect("taken once"))
+fn in_pieces(regions: Vec<Region>) -> Pieces {
+    let mut regions = regions.into_iter().peekable();
+    let mut pieces = Pieces::with_capacity(regions.len().div_ceil(CHUNK));
+    while regions.peek().is_some() {
+        pieces.push(regions.by_ref().take(CHUNK).collect());
+    }
+    pieces
+}
+
+fn taken(changes: &Mutex<Pieces>) -> Pieces {
+    std::mem::take(&mut *changes.lock().expect("taken once"))
 }
 
 fn changes(fixture: &Fixture, count: usize, seed: u64, change: u64) -> Vec<Region> {
