@@ -15,13 +15,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use tidegate_core::gate::{Decision, Served};
+use tidegate_core::gate::{Decision, RefuseReason, Served};
 use tidegate_core::{EntryRef, Moment, Snapshot};
 use tokio::time::Instant;
 
 use super::counters::{Fate, Method};
 use super::demand::Demand;
-use super::through::nanos;
 use super::{Attempt, Headed, Serving, Weight};
 use crate::lookup::{Lookup, Reach, items};
 use crate::proto::header::ok_header;
@@ -94,10 +93,15 @@ impl Batch {
             drop(_place);
             fate = Fate::Asked;
             let outcomes = self.asker.ask_all(wanting.clone(), since, deadline).await;
+            let now = self.serving.shared.clock.now();
             for (question, outcome) in wanting.into_iter().zip(outcomes) {
                 let Ok(told) = outcome else {
                     return Err(self.attempt);
                 };
+                if !self.demand.allows(now.saturating_since(told.asked_at)) {
+                    // The leader is too slow for this caller, and would be again.
+                    return Err(Attempt::Refused(RefuseReason::Age));
+                }
                 match &told.answer {
                     Answer::Nothing => {
                         missing.insert(question, told.asked_at);
@@ -120,11 +124,14 @@ impl Batch {
             .asker
             .ask(Question::Batch(request), arrived, deadline)
             .await;
-        match outcome.as_deref() {
-            Ok(told) if self.serving.age_of(told.asked_at).is_some() => match &told.answer {
-                Answer::Batch(response) => Ok((Fate::Asked, response.clone())),
-                _ => Err(self.attempt),
-            },
+        let Ok(told) = outcome else {
+            return Err(self.attempt);
+        };
+        if self.serving.age_of(told.asked_at, &self.demand).is_none() {
+            return Err(Attempt::Refused(RefuseReason::Age));
+        }
+        match &told.answer {
+            Answer::Batch(response) => Ok((Fate::Asked, response.clone())),
             _ => Err(self.attempt),
         }
     }
@@ -147,19 +154,13 @@ impl Batch {
         if snapshot.generation() != shared.gate.generation() {
             return Look::Moved;
         }
-        // Whatever age the caller allows: what the leader has been asked since the caller came is good enough for it, unless
-        // it is too old for anybody.
-        let since = at
-            .as_nanos()
-            .saturating_sub(nanos(thresholds.max_age))
-            .min(arrived.as_nanos())
-            .max(1);
+        let since = self.demand.confirmed_since(arrived, at, thresholds.max_age);
         let mut view = View {
             snapshot: &snapshot,
             demand: &self.demand,
             with_buckets: self.request.need_buckets,
             is_open: served.is_some(),
-            since: Moment::from_nanos(since),
+            since,
             oldest: at,
             missing,
             wanting: Vec::new(),
@@ -179,15 +180,9 @@ impl Batch {
         let generation = snapshot.generation();
         drop(snapshot);
         let now = shared.clock.now();
-        let stands = match served {
-            Some(served) => shared
-                .gate
-                .recheck(&served, generation, now, &limits)
-                .is_serve(),
-            None if oldest >= arrived => self.serving.age_of(oldest).is_some(),
-            None => now.saturating_since(oldest) <= thresholds.max_age,
-        };
-        if stands {
+        let recheck = |served| shared.gate.recheck(&served, generation, now, &limits);
+        let stands = served.is_none_or(|served| recheck(served).is_serve());
+        if stands && self.serving.age_of(oldest, &self.demand).is_some() {
             let cluster_id = shared.cluster_id().unwrap_or(0);
             Look::Whole(response.headed(ok_header(cluster_id)))
         } else {
@@ -203,7 +198,7 @@ struct View<'a> {
     with_buckets: bool,
     is_open: bool,
     since: Moment,
-    /// The oldest confirmation that counted.
+    /// The oldest of the leader's words that counted.
     oldest: Moment,
     missing: &'a HashMap<Question, Moment>,
     wanting: Vec<Question>,
@@ -248,10 +243,11 @@ impl View<'_> {
             with_buckets: self.with_buckets,
         };
         // What the map still has is no miss, whatever the leader has said of it.
-        let said_so = |at: &Moment| entry.is_none() && *at >= self.since;
-        if !self.missing.get(&question).is_some_and(said_so) && self.listed.insert(question.clone())
-        {
-            self.wanting.push(question);
+        let said_at = self.missing.get(&question).filter(|_| entry.is_none());
+        match said_at.filter(|at| **at >= self.since) {
+            Some(at) => self.oldest = self.oldest.min(*at),
+            None if self.listed.insert(question.clone()) => self.wanting.push(question),
+            None => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | key | value | demand |
 //! |---|---|---|
-//! | `tidegate-max-age-ms` | whole milliseconds | the answer is no older; stricter than `max-age` or without effect |
+//! | `tidegate-max-age-ms` | whole milliseconds | the answer is no older when it leaves, wherever it comes from, or else refused; stricter than `max-age` or without effect. 0: what the leader says now |
 //! | `tidegate-max-lag` | a whole number of changes | the map is no further behind; stricter than `index-threshold` or without effect |
 //! | `tidegate-floor` | floors, with commas between them; the key may be repeated | the answer does not say what the caller knows to be wrong (F3) |
 //! | `tidegate-read-through` | anything | a replica asks, on behalf of somebody else: it is asked back nothing |
@@ -14,6 +14,9 @@
 //! region=7;conf_ver=5;version=12     region 7, where it is part of the answer, has at least that epoch
 //! key=7480000000000000ff;version=12  the region that holds the key (in hexadecimal), likewise
 //! ```
+//!
+//! No answer is 0 ms old when it leaves. So that age has a meaning of its own: the leader's answer to a question that was
+//! sent after the caller's had come, however long that takes.
 //!
 //! `conf_ver` and `version` are whole numbers, either may be left out. What falls below a floor is asked of the leader,
 //! in a question sent after the caller's; the leader's answer stands, whether it meets the floor or not. A replica that
@@ -126,6 +129,31 @@ impl Demand {
         thresholds
     }
 
+    /// Whether only what the leader says now will do.
+    fn wants_the_leaders(&self) -> bool {
+        self.max_age == Some(Duration::ZERO)
+    }
+
+    /// Whether the leader's answer to a question that was sent so long ago, for this caller or for others that it may
+    /// join, is young enough.
+    pub(super) fn allows(&self, age: Duration) -> bool {
+        self.wants_the_leaders() || self.max_age.is_none_or(|max_age| age <= max_age)
+    }
+
+    /// Since when the leader has to have confirmed what counts at `now`, for a caller who came at `arrived`.
+    pub(super) fn confirmed_since(
+        &self,
+        arrived: Moment,
+        now: Moment,
+        max_age: Duration,
+    ) -> Moment {
+        if self.wants_the_leaders() {
+            return arrived;
+        }
+        let nanos = u64::try_from(max_age.as_nanos()).unwrap_or(u64::MAX);
+        Moment::from_nanos(now.as_nanos().saturating_sub(nanos).max(1))
+    }
+
     /// Until when the leader is waited for.
     pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.patience
@@ -135,8 +163,7 @@ impl Demand {
     /// something that may have happened just before it asked.
     pub(super) fn since(&self, arrived: Moment, max_age: Duration) -> Moment {
         if self.floors.is_empty() {
-            let nanos = u64::try_from(max_age.as_nanos()).unwrap_or(u64::MAX);
-            Moment::from_nanos(arrived.as_nanos().saturating_sub(nanos).max(1))
+            self.confirmed_since(arrived, arrived, max_age)
         } else {
             arrived
         }

@@ -5,7 +5,7 @@
 //! | has an answer and the gate is open | that, unless it falls below the caller's floor or passes over a hole |
 //! | the gate is shut | entries that the leader has confirmed within `max-age`, if the answer rests on nothing else |
 //! | anything else | the leader is asked; its answer is passed on as it is, an error or a miss included |
-//! | the leader cannot be asked | what the map has, if that is an answer; else a refusal |
+//! | the leader cannot be asked, or not in time for the caller's bound | what the map has, if that is an answer; else a refusal |
 //!
 //! Where nobody may be asked (`when-stale = refuse`, or the caller is a replica itself), the last line is all there is,
 //! and an answer below the floor is none.
@@ -144,7 +144,7 @@ impl Serving {
             .ask(inquiry.question(), since, demand.deadline())
             .await;
         let told = outcome.ok();
-        let told = told.and_then(|told| Some((self.age_of(told.asked_at)?, told)));
+        let told = told.and_then(|told| Some((self.age_of(told.asked_at, demand)?, told)));
         let Some((age, told)) = told else {
             let waited = self.shared.clock.now().saturating_since(looked_at);
             return Ok(self.settle(method, attempt.aged(waited, max_age)));
@@ -163,12 +163,12 @@ impl Serving {
         Ok(Fresh::Leader { age }.with(response))
     }
 
-    /// How old the leader's answer to a question sent at `asked_at` is; `None` if it is too old for anybody. Only a process
-    /// that was stopped meanwhile gets to see that, and it must not pass on what was fresh before.
-    pub(super) fn age_of(&self, asked_at: Moment) -> Option<Duration> {
+    /// How old the leader's answer to a question sent at `asked_at` is; `None` if it is too old for the caller, since the
+    /// leader is slow, or for anybody: a process that was stopped meanwhile must not pass on what was fresh before.
+    pub(super) fn age_of(&self, asked_at: Moment, demand: &Demand) -> Option<Duration> {
         let now = self.shared.clock.now();
         let age = now.saturating_since(asked_at);
-        (age <= self.shared.limits(now).max_age).then_some(age)
+        (age <= self.shared.limits(now).max_age && demand.allows(age)).then_some(age)
     }
 
     /// Looks at the map, here and now.

@@ -104,3 +104,86 @@ async fn a_batch_that_wants_the_leaders_answer_alone_costs_one_question() {
     assert_eq!(answer.key_id_map, [1, 2, 3]);
     assert_eq!(bench.script.asked().len(), 1, "{:?}", bench.script.asked());
 }
+
+/// Asks for "a" with a bound, and the leader takes `takes` to answer.
+async fn bounded(bound: &str, takes: u64) -> Got {
+    let (bench, clock) = stoppable();
+    clock.advance(Duration::from_secs(11));
+    let bound = [("tidegate-max-age-ms", bound)];
+    let call = bench.get_with("a", &bound);
+    let got = stopped_for(&bench, &clock, Duration::from_millis(takes), call).await;
+    assert_eq!(bench.script.asked().len(), 1);
+    got
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_of_a_slow_leader_is_as_old_as_its_question_and_refused_beyond_the_callers_bound()
+ {
+    let refused = ("none", Some(REGION_NOT_FOUND));
+    for (bound, takes) in [("200", 200), ("2000", 1_500), ("99999", 10_000)] {
+        assert_eq!(
+            bounded(bound, takes).await,
+            Got::from("leader", 1, 1, takes)
+        );
+    }
+    for (bound, takes) in [("200", 201), ("2000", 2_500), ("1", 2), ("99999", 10_001)] {
+        let got = bounded(bound, takes).await;
+        assert_eq!((got.source.as_str(), got.error), refused, "{bound} {takes}");
+    }
+    // What the leader says now, however long that takes.
+    assert_eq!(bounded("0", 2_500).await, Got::from("leader", 1, 1, 2_500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_joins_a_question_gets_its_age() {
+    for (bound, answered) in [("1000", true), ("999", false), ("0", false)] {
+        let (bench, clock) = stoppable();
+        clock.advance(Duration::from_secs(11));
+        bench.script.hold();
+        let bounds = [("tidegate-max-age-ms", bound)];
+        let first = bench.get("a");
+        let mut first = std::pin::pin!(first);
+        assert!(batches::futures_pending(&mut first).await, "it asks");
+        settle().await;
+        clock.advance(Duration::from_millis(600));
+        let key = bench.get_with("a", &bounds);
+        let mut key = std::pin::pin!(key);
+        assert!(batches::futures_pending(&mut key).await, "it waits");
+        settle().await;
+        clock.advance(Duration::from_millis(400));
+        bench.script.release(8);
+        assert_eq!(first.await, Got::from("leader", 1, 1, 1_000));
+        let got = key.await;
+        match (bound, answered) {
+            ("0", _) => assert_eq!(got, Got::from("leader", 1, 1, 0), "its own question"),
+            (_, true) => assert_eq!(got, Got::from("leader", 1, 1, 1_000)),
+            _ => assert_eq!((got.source.as_str(), got.id), ("none", 0)),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_whose_leader_is_too_slow_for_the_callers_bound_is_refused_after_one_question() {
+    for (takes, answered) in [(200, true), (201, false)] {
+        let (bench, clock) = stoppable();
+        clock.advance(Duration::from_secs(11));
+        let mut metadata = MetadataMap::new();
+        metadata.insert("tidegate-max-age-ms", "200".parse().expect("ascii"));
+        let demand = Demand::of(&metadata).expect("readable");
+        let request = QueryRegionRequest {
+            ids: vec![99],
+            ..keys(&["a", "e"])
+        };
+        let batch = bench.query_with(request, demand);
+        let answer = stopped_for(&bench, &clock, Duration::from_millis(takes), batch).await;
+        if answered {
+            assert_eq!(error_of(answer.header.as_ref()), None);
+            assert_eq!(answer.key_id_map, [1, 2]);
+        } else {
+            assert_eq!(error_of(answer.header.as_ref()), refused());
+            let counts = bench.counts(Method::QueryRegion);
+            assert_eq!(counts.refused_by_reason, [("age", 1)].into());
+        }
+        assert_eq!(bench.script.asked().len(), 1);
+    }
+}
