@@ -7,26 +7,32 @@ use std::time::Duration;
 use support::{CLUSTER, PATIENCE, channel, get, header, leader, serving};
 use tidegate::config::{ServeConfig, WhenStale};
 use tidegate::leader::EmbeddedLeader;
+use tidegate::proto::health::HealthCheckRequest;
+use tidegate::proto::health::health_client::HealthClient;
 use tidegate::proto::pdpb::pd_client::PdClient;
 use tidegate::proto::pdpb::{
-    BatchScanRegionsRequest, GetClusterInfoRequest, GetMembersRequest, GetRegionByIdRequest,
-    GetRegionRequest, GetRegionResponse, KeyRange, QueryRegionRequest, ScanRegionsRequest,
+    BatchScanRegionsRequest, GetAllStoresRequest, GetClusterInfoRequest, GetMembersRequest,
+    GetRegionByIdRequest, GetRegionRequest, GetRegionResponse, KeyRange, QueryRegionRequest,
+    RequestHeader, ScanRegionsRequest,
 };
 use tidegate::proto::routerpb::router_client::RouterClient;
 use tidegate::replica::Replica;
 use tidegate::replica::hooks::Hooks;
 use tonic::{Code, Request};
 
-async fn replica(leader: &EmbeddedLeader) -> Replica {
-    let config = ServeConfig {
+fn config(leader: &EmbeddedLeader) -> ServeConfig {
+    ServeConfig {
         name: "under-test".to_owned(),
         backend_endpoints: vec![leader.url().parse().expect("a URL")],
         listen: "http://127.0.0.1:0".parse().expect("a URL"),
         probe_interval: Duration::from_millis(100),
         when_stale: WhenStale::Refuse,
         ..ServeConfig::default()
-    };
-    let replica = Replica::start(config, Hooks::default())
+    }
+}
+
+async fn replica(leader: &EmbeddedLeader) -> Replica {
+    let replica = Replica::start(config(leader), Hooks::default())
         .await
         .expect("a free port");
     serving(replica.addr()).await;
@@ -404,4 +410,79 @@ async fn an_address_that_stands_for_all_of_the_hosts_is_noticed_unless_another_i
         .expect("a free port");
     assert_eq!(advertised.url(), "http://127.0.0.1:9");
     assert!(!advertised.is_advertised_nowhere());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_too_large_gets_what_gos_servers_say() {
+    let leader = leader(CLUSTER, 10).await;
+    let mut config = config(&leader);
+    config.limits.message = 1 << 20;
+    let replica = Replica::start(config, Hooks::default())
+        .await
+        .expect("a free port");
+    serving(replica.addr()).await;
+    let channel = channel(replica.addr()).await;
+    let (mut pd, mut router) = (
+        PdClient::new(channel.clone()),
+        RouterClient::new(channel.clone()),
+    );
+    let request = |bytes: usize| GetRegionRequest {
+        header: header(),
+        region_key: vec![b'x'; bytes].into(),
+        need_buckets: false,
+    };
+    let exhausted = |status: tonic::Status| {
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+        assert!(status.message().contains("larger than max"), "{status}");
+    };
+    // Some arrive whole before they are looked at, some in many pieces.
+    for bytes in [1 << 20, 8 << 20] {
+        let answer = pd.get_region(to_follower(request(bytes))).await;
+        exhausted(answer.expect_err("too large"));
+        let answer = router.get_region(request(bytes)).await;
+        exhausted(answer.expect_err("too large"));
+        let query = |keys: Vec<Vec<u8>>| QueryRegionRequest {
+            header: header(),
+            keys: keys.into_iter().map(Into::into).collect(),
+            ..QueryRegionRequest::default()
+        };
+        let batches = [
+            query(vec![b"0001".to_vec()]),
+            query(vec![vec![b'x'; bytes]]),
+        ];
+        let answers = router.query_region(tokio_stream::iter(batches)).await;
+        let mut answers = answers.expect("opened").into_inner();
+        let first = answers
+            .message()
+            .await
+            .expect("no status")
+            .expect("a frame");
+        assert_eq!(first.key_id_map.len(), 1);
+        exhausted(answers.message().await.expect_err("too large"));
+    }
+    // The stores' service decodes by itself.
+    let stores = GetAllStoresRequest {
+        header: Some(RequestHeader {
+            cluster_id: CLUSTER,
+            caller_component: "x".repeat(2 << 20),
+            ..RequestHeader::default()
+        }),
+        ..GetAllStoresRequest::default()
+    };
+    exhausted(pd.get_all_stores(stores).await.expect_err("too large"));
+    let mut health = HealthClient::new(channel);
+    let request = HealthCheckRequest {
+        service: "x".repeat(4 << 10),
+    };
+    exhausted(health.check(request).await.expect_err("too large"));
+    let answer = pd.get_region(to_follower(request_of_half_a_mib())).await;
+    assert!(answer.is_ok());
+}
+
+fn request_of_half_a_mib() -> GetRegionRequest {
+    GetRegionRequest {
+        header: header(),
+        region_key: vec![b'0'; 1 << 19].into(),
+        need_buckets: false,
+    }
 }

@@ -10,7 +10,7 @@ pub struct LimitsConfig {
     pub connections: usize,
     /// Calls that one connection may have open (`max-concurrent-streams`); a client waits with the next.
     pub streams: u32,
-    /// The largest request, in bytes (`max-message-size`); a larger one gets OutOfRange. Forwarded messages are not
+    /// The largest request, in bytes (`max-message-size`); a larger one gets ResourceExhausted. Forwarded messages are not
     /// held whole and have the PD leader's own limit.
     pub message: usize,
     /// The most that one scan may answer (`max-scan-regions`, `max-scan-size` in bytes); who asks for more gets

@@ -50,7 +50,7 @@ use url::Url;
 
 use self::ask::{Asker, Bounds};
 use self::chain::Chain;
-use self::forward::{Front, Gateway, Presence};
+use self::forward::{Arrivals, Front, Gateway, Hall, Presence};
 use self::hooks::Hooks;
 use self::http::Pages;
 use self::listener::Door;
@@ -550,7 +550,7 @@ fn serve(
             Timed::new(router, Arc::clone(serving)),
             Arc::clone(&pages.gateway),
         ))
-        .add_service(health)
+        .add_service(Arrivals::new(health, Hall::new(HEALTH)))
         .prepare();
     let incoming = listener::accept(listener, Arc::clone(&pages.door), stop.clone(), cut);
     tokio::spawn(async move {

@@ -5,6 +5,10 @@
 //! any call may have, is bounded for all callers together, and a message that has begun has to end within [`PATIENCE`].
 //! Lookups are a few hundred bytes and never come near.
 //!
+//! A message that announces more than the largest may have ends its call with ResourceExhausted, as gRPC's servers in Go
+//! do, whose clients look for that: the codec behind this would say OutOfRange. What came before it on the same stream is
+//! let through first.
+//!
 //! Calls that are passed on are not held here: their bytes go at the pace of the leader.
 
 use std::pin::Pin;
@@ -18,6 +22,8 @@ use http_body::{Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
 use tonic::body::Body;
+use tonic::server::NamedService;
+use tower_service::Service;
 
 /// What each call may have without being counted.
 const FREE: usize = 4 << 10;
@@ -30,20 +36,23 @@ const PREFIX: usize = 5;
 
 /// What all calls have together.
 #[derive(Clone, Debug)]
-pub(super) struct Hall(Arc<Held>);
+pub(in crate::replica) struct Hall(Arc<Held>);
 
 #[derive(Debug)]
 struct Held {
     bytes: AtomicUsize,
     most: usize,
+    /// Of one message.
+    largest: usize,
 }
 
 impl Hall {
     /// For messages of so many bytes at most.
-    pub(super) fn new(largest: usize) -> Self {
+    pub(in crate::replica) fn new(largest: usize) -> Self {
         Self(Arc::new(Held {
             bytes: AtomicUsize::new(0),
             most: largest.saturating_mul(LARGEST_AT_ONCE),
+            largest,
         }))
     }
 
@@ -57,7 +66,39 @@ impl Hall {
                 bytes: 0,
             },
             deadline: None,
+            end: None,
         })
+    }
+}
+
+/// A service whose requests arrive in a hall.
+#[derive(Clone, Debug)]
+pub(in crate::replica) struct Arrivals<S> {
+    inner: S,
+    hall: Hall,
+}
+
+impl<S> Arrivals<S> {
+    pub(in crate::replica) fn new(inner: S, hall: Hall) -> Self {
+        Self { inner, hall }
+    }
+}
+
+impl<S: NamedService> NamedService for Arrivals<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Arrivals<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> S::Future {
+        self.inner.call(request.map(|body| self.hall.let_in(body)))
     }
 }
 
@@ -71,7 +112,9 @@ struct Taken {
 impl Taken {
     /// Has so many from now on; false if there is no room for them.
     fn set(&mut self, bytes: usize) -> bool {
-        let Held { bytes: all, most } = &*self.hall.0;
+        let Held {
+            bytes: all, most, ..
+        } = &*self.hall.0;
         // Relaxed: a sum by itself. A bound that is passed by what others take at the same moment is still one.
         if bytes > self.bytes {
             let more = bytes - self.bytes;
@@ -105,9 +148,18 @@ struct Message {
     held: usize,
 }
 
+/// A message that is larger than one may be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct TooLarge {
+    length: usize,
+    /// How many bytes of the frame are of messages before it.
+    before: usize,
+}
+
 impl Message {
-    /// Follows the bytes of a frame.
-    fn take(&mut self, mut data: &[u8]) {
+    /// Follows the bytes of a frame, up to a message of more than `largest`.
+    fn take(&mut self, frame: &[u8], largest: usize) -> Result<(), TooLarge> {
+        let (mut data, mut before) = (frame, 0);
         while !data.is_empty() {
             if self.known < PREFIX {
                 let count = data.len().min(PREFIX - self.known);
@@ -116,6 +168,10 @@ impl Message {
                 data.advance(count);
                 if self.known == PREFIX {
                     self.missing = (&self.prefix[1..]).get_u32() as usize;
+                    if self.missing > largest {
+                        let length = self.missing;
+                        return Err(TooLarge { length, before });
+                    }
                 }
             } else {
                 let count = data.len().min(self.missing);
@@ -125,8 +181,10 @@ impl Message {
             }
             if self.known == PREFIX && self.missing == 0 {
                 (self.known, self.held) = (0, 0);
+                before = frame.len() - data.len();
             }
         }
+        Ok(())
     }
 }
 
@@ -136,6 +194,8 @@ struct Arriving {
     taken: Taken,
     /// While a large message is arriving.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// What the call ends with, once what came before it has been let through.
+    end: Option<Status>,
 }
 
 impl Arriving {
@@ -168,11 +228,25 @@ impl http_body::Body for Arriving {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if let Some(end) = self.end.take() {
+            return Poll::Ready(Some(Err(end)));
+        }
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(data) = frame.data_ref()
         {
-            self.message.take(data);
+            let largest = self.taken.hall.0.largest;
+            if let Err(TooLarge { length, before }) = self.message.take(data, largest) {
+                let status = Status::resource_exhausted(format!(
+                    "grpc: received message larger than max ({length} vs. {largest})"
+                ));
+                if before == 0 {
+                    return Poll::Ready(Some(Err(status)));
+                }
+                let data = data.slice(..before);
+                self.end = Some(status);
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
             if let Err(status) = self.count() {
                 return Poll::Ready(Some(Err(status)));
             }
@@ -188,7 +262,7 @@ impl http_body::Body for Arriving {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.end.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -323,5 +397,42 @@ mod tests {
             .expect("room");
         let silent = tokio::time::timeout(Duration::from_secs(3_600), next(&mut body)).await;
         assert!(silent.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_announces_too_much_ends_its_call_behind_what_came_before_it() {
+        let hall = Hall::new(LARGEST);
+        let exhausted = Err(Code::ResourceExhausted);
+        let (feed, body) = fed();
+        let mut body = hall.let_in(body);
+        through(&feed, &mut body, message(LARGEST, LARGEST))
+            .await
+            .expect("as large as it may be");
+        let whole = message(3, 3);
+        let prefix = message(LARGEST + 1, 0);
+        let both = [&whole[..], &prefix].concat();
+        feed.send(Frame::data(both.into())).await.expect("open");
+        let frame = next(&mut body).await.expect("a frame").expect("let in");
+        assert_eq!(frame.data_ref().map(|data| &data[..]), Some(&whole[..]));
+        assert!(!body.is_end_stream());
+        let end = next(&mut body)
+            .await
+            .expect("an end")
+            .expect_err("too large");
+        assert_eq!(end.code(), Code::ResourceExhausted);
+        assert!(end.message().contains("(10001 vs. 10000)"), "{end}");
+
+        // Its prefix comes in two.
+        let (feed, body) = fed();
+        let mut body = hall.let_in(body);
+        let begun = [&whole[..], &prefix[..3]].concat();
+        through(&feed, &mut body, begun)
+            .await
+            .expect("not known yet");
+        assert_eq!(
+            through(&feed, &mut body, prefix[3..].to_vec()).await,
+            exhausted
+        );
+        assert_eq!(held(&hall), 0);
     }
 }

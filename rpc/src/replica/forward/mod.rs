@@ -41,7 +41,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tower_service::Service;
 
-use self::arriving::Hall;
+pub(super) use self::arriving::{Arrivals, Hall};
 use self::body::{Asking, Passing};
 use self::counters::ForwardCounters;
 pub use self::counters::ForwardCounts;
