@@ -23,10 +23,13 @@
 use tidegate_core::{EntryRef, Snapshot};
 
 use super::error::{LookupError, Span};
+use super::hole::has_hole;
 use super::reach::Reach;
-use super::scan::limit;
+use super::scan::{as_scanned, limit, span};
 use super::scanned;
 use crate::proto::pdpb::{BatchScanRegionsRequest, BatchScanRegionsResponse, KeyRange};
+use crate::proto::wire::put_told;
+use crate::proto::written::Written;
 
 /// The most ranges of one request: far more than stock clients put into one.
 pub(super) const MOST_RANGES: usize = 100_000;
@@ -36,6 +39,55 @@ pub(super) fn batch_scan(
     request: &BatchScanRegionsRequest,
     reach: &mut Reach<'_>,
 ) -> Result<BatchScanRegionsResponse, LookupError> {
+    let found = find(snapshot, request, reach)?;
+    let mut regions = Vec::with_capacity(found.len());
+    for entry in &found {
+        let region = scanned(entry, request.need_buckets);
+        reach.take(&region, 1)?;
+        regions.push(region);
+    }
+    Ok(BatchScanRegionsResponse {
+        header: None,
+        regions,
+    })
+}
+
+/// The same answer, written.
+pub(super) fn batch_scan_written(
+    snapshot: &Snapshot<'_>,
+    request: &BatchScanRegionsRequest,
+    reach: &mut Reach<'_>,
+) -> Result<Written<BatchScanRegionsResponse>, LookupError> {
+    let found = find(snapshot, request, reach)?;
+    let mut len = 0;
+    for entry in &found {
+        let bytes = as_scanned(entry, request.need_buckets).len();
+        reach.take_len(|| bytes, 1)?;
+        len += bytes + FRAME;
+    }
+    let mut bytes = Vec::with_capacity(len);
+    for entry in &found {
+        put_told(2, &as_scanned(entry, request.need_buckets), &mut bytes);
+    }
+    let ranges = request.ranges.iter();
+    let ranges: Vec<_> = ranges
+        .map(|range| (&range.start_key[..], &range.end_key[..]))
+        .collect();
+    let has_hole = has_hole(&ranges, found.iter().map(span), limit(request.limit));
+    let a_region = found.first().map_or(0, |entry| entry.region().id());
+    let mut written = Written::bytes(bytes, a_region);
+    written.has_hole = has_hole;
+    Ok(written)
+}
+
+/// The tag and the length in front of a region, at most.
+const FRAME: usize = 6;
+
+fn find<'s>(
+    snapshot: &'s Snapshot<'_>,
+    request: &BatchScanRegionsRequest,
+    reach: &mut Reach<'_>,
+) -> Result<Vec<EntryRef<'s>>, LookupError> {
     check(&request.ranges)?;
     let limit = limit(request.limit);
     let mut found: Vec<EntryRef<'_>> = Vec::new();
@@ -61,16 +113,7 @@ pub(super) fn batch_scan(
             found.remove(from);
         }
     }
-    let mut regions = Vec::with_capacity(found.len());
-    for entry in &found {
-        let region = scanned(entry, request.need_buckets);
-        reach.take(&region, 1)?;
-        regions.push(region);
-    }
-    Ok(BatchScanRegionsResponse {
-        header: None,
-        regions,
-    })
+    Ok(found)
 }
 
 fn check(ranges: &[KeyRange]) -> Result<(), LookupError> {

@@ -20,6 +20,7 @@
 mod batch;
 mod error;
 pub(crate) mod fit;
+mod hole;
 mod query;
 mod reach;
 mod scan;
@@ -32,12 +33,15 @@ use crate::proto::pdpb::{
     GetRegionResponse, QueryRegionRequest, QueryRegionResponse, Region, RegionResponse,
     ScanRegionsRequest, ScanRegionsResponse,
 };
+use crate::proto::wire::{Tags, Told};
+use crate::proto::written::Written;
 
 pub use error::LookupError;
 pub use query::Queried;
 pub(crate) use query::{check_items, items};
 pub(crate) use reach::Gone;
 pub use reach::{Bounds, Reach};
+pub(crate) use scan::limit;
 
 /// Lookups on one snapshot. Whatever is asked of the same `Lookup` is answered from the same
 /// state of the map.
@@ -67,6 +71,33 @@ impl<'s, 'm> Lookup<'s, 'm> {
         Some(whole(&entry, request.need_buckets))
     }
 
+    /// GetRegion, written at once.
+    pub(crate) fn get_written(
+        &self,
+        request: &GetRegionRequest,
+    ) -> Option<Written<GetRegionResponse>> {
+        let entry = self.snapshot.get(&request.region_key)?;
+        Some(written(&entry, request.need_buckets))
+    }
+
+    /// GetPrevRegion, written at once.
+    pub(crate) fn prev_written(
+        &self,
+        request: &GetRegionRequest,
+    ) -> Option<Written<GetRegionResponse>> {
+        let entry = self.snapshot.prev(&request.region_key)?;
+        Some(written(&entry, request.need_buckets))
+    }
+
+    /// GetRegionByID, written at once.
+    pub(crate) fn by_id_written(
+        &self,
+        request: &GetRegionByIdRequest,
+    ) -> Option<Written<GetRegionResponse>> {
+        let entry = self.snapshot.by_id(request.region_id)?;
+        Some(written(&entry, request.need_buckets))
+    }
+
     /// GetRegionByID.
     #[must_use]
     pub fn by_id(&self, request: &GetRegionByIdRequest) -> Option<GetRegionResponse> {
@@ -94,6 +125,18 @@ impl<'s, 'm> Lookup<'s, 'm> {
         scan::scan(self.snapshot, request, &mut reach)
     }
 
+    /// The same, written at once.
+    ///
+    /// # Errors
+    /// As those of [`scan_within`](Self::scan_within).
+    pub(crate) fn scan_written(
+        &self,
+        request: &ScanRegionsRequest,
+        mut reach: Reach<'_>,
+    ) -> Result<Written<ScanRegionsResponse>, LookupError> {
+        scan::scan_written(self.snapshot, request, &mut reach)
+    }
+
     /// BatchScanRegions: O(ranges × log n + answer). An empty answer is an answer.
     ///
     /// # Errors
@@ -119,6 +162,18 @@ impl<'s, 'm> Lookup<'s, 'm> {
         batch::batch_scan(self.snapshot, request, &mut reach)
     }
 
+    /// The same, written at once.
+    ///
+    /// # Errors
+    /// As those of [`batch_scan_within`](Self::batch_scan_within).
+    pub(crate) fn batch_scan_written(
+        &self,
+        request: &BatchScanRegionsRequest,
+        mut reach: Reach<'_>,
+    ) -> Result<Written<BatchScanRegionsResponse>, LookupError> {
+        batch::batch_scan_written(self.snapshot, request, &mut reach)
+    }
+
     /// QueryRegion: O(items × log n).
     pub fn query(&self, request: &QueryRegionRequest) -> Queried {
         // Without bounds nothing ends it.
@@ -138,20 +193,33 @@ impl<'s, 'm> Lookup<'s, 'm> {
         query::query(self.snapshot, request, &mut reach)
     }
 
-    /// QueryRegion where a batch with a miss has no answer: `None` at the first one.
+    /// QueryRegion where a batch with a miss has no answer: `None` at the first one. Written at once.
     ///
     /// # Errors
     /// As those of [`query_within`](Self::query_within).
-    pub fn query_whole(
+    pub(crate) fn query_whole(
         &self,
         request: &QueryRegionRequest,
         mut reach: Reach<'_>,
-    ) -> Result<Option<QueryRegionResponse>, LookupError> {
+    ) -> Result<Option<Written<QueryRegionResponse>>, LookupError> {
         query::query_whole(self.snapshot, request, &mut reach)
     }
 }
 
-/// The answer of the three lookups that give one region.
+/// The answer of the three lookups that give one region, written.
+fn written(entry: &EntryRef<'_>, need_buckets: bool) -> Written<GetRegionResponse> {
+    let told = Told {
+        region: entry.region(),
+        with_buckets: need_buckets,
+        always_led: false,
+        tags: Tags::ANSWER,
+    };
+    let mut bytes = Vec::with_capacity(told.len());
+    told.put(&mut bytes);
+    Written::bytes(bytes, entry.region().id())
+}
+
+/// The same as a message.
 fn whole(entry: &EntryRef<'_>, need_buckets: bool) -> GetRegionResponse {
     let Region {
         region,

@@ -11,7 +11,9 @@
 //! PD resolves a batch in chunks, each under its own lock, so that one answer may mix two states
 //! of its map; here it is one snapshot.
 
+use std::collections::HashSet;
 use std::collections::hash_map::Entry as Slot;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use tidegate_core::{EntryRef, Snapshot};
 use tonic::Status;
@@ -20,6 +22,8 @@ use super::error::LookupError;
 use super::item;
 use super::reach::Reach;
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse, RegionResponse};
+use crate::proto::wire::{Tags, Told, put_element, put_numbers};
+use crate::proto::written::Written;
 
 /// The most items of one batch; stock clients send 10,000 at most.
 pub(super) const MOST_ITEMS: usize = 100_000;
@@ -83,30 +87,75 @@ pub(super) fn query(
     })
 }
 
+/// The answer written; `None` if anything is missing.
 pub(super) fn query_whole(
     snapshot: &Snapshot<'_>,
     request: &QueryRegionRequest,
     reach: &mut Reach<'_>,
-) -> Result<Option<QueryRegionResponse>, LookupError> {
-    let mut answer = Answer::within(reach);
-    for found in snapshot.get_many(&request.keys) {
-        let Some(id) = answer.take(found, request.need_buckets)? else {
-            return Ok(None);
+) -> Result<Option<Written<QueryRegionResponse>>, LookupError> {
+    let keys = snapshot.get_many(&request.keys);
+    let Some(keys) = keys.collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let prev_keys = snapshot.prev_many(&request.prev_keys);
+    let Some(prev_keys) = prev_keys.collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let asked = request.ids.iter().zip(snapshot.by_id_many(&request.ids));
+    let ids = asked.filter(|(id, _)| **id != 0).map(|(_, found)| found);
+    let Some(ids) = ids.collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let count = keys.len() + prev_keys.len() + ids.len();
+    let mut bytes = Vec::with_capacity(count * USUAL);
+    put_numbers(2, keys.iter().map(|entry| entry.region().id()), &mut bytes);
+    let prev_ids = prev_keys.iter().map(|entry| entry.region().id());
+    put_numbers(3, prev_ids, &mut bytes);
+    let mut written = HashSet::with_capacity_and_hasher(count, ById::default());
+    for entry in keys.iter().chain(&prev_keys).chain(&ids) {
+        let region = entry.region();
+        if !written.insert(region.id()) {
+            continue;
+        }
+        let told = Told {
+            region,
+            with_buckets: request.need_buckets,
+            always_led: false,
+            tags: Tags::ITEM,
         };
-        answer.response.key_id_map.push(id);
+        reach.take_len(|| told.len(), 1)?;
+        put_element(4, region.id(), Some(&told), &mut bytes);
     }
-    for found in snapshot.prev_many(&request.prev_keys) {
-        let Some(id) = answer.take(found, request.need_buckets)? else {
-            return Ok(None);
-        };
-        answer.response.prev_key_id_map.push(id);
+    let first = keys.first().or(prev_keys.first()).or(ids.first());
+    let a_region = first.map_or(0, |entry| entry.region().id());
+    Ok(Some(Written::bytes(bytes, a_region)))
+}
+
+/// What a region usually takes in an answer.
+const USUAL: usize = 160;
+
+type ById = BuildHasherDefault<IdHasher>;
+
+/// Spreads the ids of regions. They are PD's and in the map, so that no caller can choose them.
+#[derive(Debug, Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
     }
-    for (&id, found) in request.ids.iter().zip(snapshot.by_id_many(&request.ids)) {
-        if id != 0 && answer.take(found, request.need_buckets)?.is_none() {
-            return Ok(None);
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
         }
     }
-    Ok(Some(answer.response))
+
+    fn write_u64(&mut self, id: u64) {
+        // The golden ratio's, folded, since a table looks at both ends.
+        let spread = u128::from(self.0 ^ id) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (spread as u64) ^ ((spread >> 64) as u64);
+    }
 }
 
 /// An answer in the making.

@@ -111,6 +111,15 @@ impl<'g> Reach<'g> {
 
     /// A region goes into the answer, so many times.
     pub(super) fn take<M: Message>(&mut self, region: &M, times: usize) -> Result<(), LookupError> {
+        self.take_len(|| region.encoded_len() * times, times)
+    }
+
+    /// A region goes into the answer, with so many bytes in so many places.
+    pub(super) fn take_len(
+        &mut self,
+        bytes: impl FnOnce() -> usize,
+        places: usize,
+    ) -> Result<(), LookupError> {
         self.step()?;
         self.regions += 1;
         self.found(self.regions)?;
@@ -119,7 +128,7 @@ impl<'g> Reach<'g> {
         }
         // Tags and lengths around it, at most.
         const FRAME: usize = 20;
-        self.bytes += (region.encoded_len() + FRAME) * times;
+        self.bytes += bytes() + FRAME * places;
         if self.bytes > self.bounds.bytes {
             return Err(LookupError::TooManyBytes(self.bounds.bytes));
         }

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use prost::Message;
 use tidegate_core::clock::Moment;
 use tidegate_core::oracle::SequentialMap;
 use tidegate_core::{
@@ -73,7 +74,10 @@ fn batch(
         ..BatchScanRegionsRequest::default()
     };
     let snapshot = map.pin();
-    let response = Lookup::new(&snapshot).batch_scan(&request)?;
+    let lookup = Lookup::new(&snapshot);
+    let response = lookup.batch_scan(&request)?;
+    let written = lookup.batch_scan_written(&request, Reach::within(Bounds::NONE))?;
+    assert_eq!(written.to_vec(), response.encode_to_vec());
     Ok(response
         .regions
         .iter()
@@ -425,6 +429,7 @@ proptest! {
         };
         let complete = Some(lookup.query(&of_keys)).filter(|all| all.missed == 0);
         let whole = lookup.query_whole(&of_keys, Reach::within(Bounds::NONE));
+        let whole = whole.map(|whole| whole.map(|whole| whole.decoded().1));
         prop_assert_eq!(whole, Ok(complete.map(|all| all.response)));
         let expected: Vec<u64> = asked.iter().map(|key| id(at(key))).collect();
         let expected_prev: Vec<u64> = asked.iter().map(|key| id(before(key))).collect();
@@ -438,9 +443,13 @@ proptest! {
         let (start, end) = (&asked[0], asked.last().expect("one at least"));
         let mut expected = ids(&naive_scan(&all, start, end));
         if limit > 0 { expected.truncate(limit as usize); }
-        let scanned = lookup.scan(&ScanRegionsRequest {
+        let request = ScanRegionsRequest {
             start_key: start.clone().into(), end_key: end.clone().into(), limit, ..Default::default()
-        });
+        };
+        let scanned = lookup.scan(&request);
+        let endless = Reach::within(Bounds::NONE);
+        let written = lookup.scan_written(&request, endless).expect("within bounds");
+        prop_assert_eq!(written.to_vec(), scanned.encode_to_vec());
         prop_assert_eq!(scanned.region_metas.iter().map(|r| r.id).collect::<Vec<_>>(), expected);
 
         // Ordered pairs of cuts are valid ranges, some of which touch.

@@ -9,6 +9,8 @@
 
 pub mod convert;
 pub mod header;
+pub(crate) mod wire;
+pub(crate) mod written;
 
 macro_rules! generated {
     ($(#[$doc:meta])* $module:ident, $file:literal) => {

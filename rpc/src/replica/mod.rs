@@ -56,7 +56,7 @@ use self::http::Pages;
 use self::listener::Door;
 use self::persist::{DataDirError, OtherCluster, Persist};
 use self::register::{Entry, Registering, Registrar};
-use self::serve::{HealthService, PdService, RouterService, Serving, Timed};
+use self::serve::{Direct, Face, HealthService, PdService, RouterService, Serving, Timed};
 use self::state::Shared;
 use self::status::Identity;
 use self::sync::{SyncConfig, SyncConfigError, WrongCluster};
@@ -534,10 +534,12 @@ fn serve(
     cut: CancellationToken,
 ) -> JoinHandle<()> {
     let serving = &pages.serving;
-    let pd =
-        PdServer::new(PdService(Arc::clone(serving))).max_decoding_message_size(limits.message);
-    let router = RouterServer::new(RouterService(Arc::clone(serving)))
-        .max_decoding_message_size(limits.message);
+    let largest = limits.message;
+    let pd = PdServer::new(PdService(Arc::clone(serving))).max_decoding_message_size(largest);
+    let pd = Direct::new(pd, Arc::clone(serving), Face::Pd, largest);
+    let router = RouterServer::new(RouterService(Arc::clone(serving)));
+    let router = router.max_decoding_message_size(largest);
+    let router = Direct::new(router, Arc::clone(serving), Face::Router, largest);
     let health =
         HealthServer::new(HealthService(Arc::clone(serving))).max_decoding_message_size(HEALTH);
     let http = http::routes(Arc::clone(&pages));

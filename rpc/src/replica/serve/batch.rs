@@ -21,10 +21,11 @@ use tokio::time::Instant;
 
 use super::counters::{Fate, Method};
 use super::demand::Demand;
-use super::{Attempt, Headed, Serving, Weight};
+use super::{Attempt, Headed, Serving, Weight, written};
 use crate::lookup::{Lookup, Reach, items};
 use crate::proto::header::ok_header;
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse};
+use crate::proto::written::Written;
 use crate::replica::ask::{Answer, Asker, Point, Question};
 
 /// How often a batch is resolved before it goes to the leader as it is.
@@ -37,7 +38,7 @@ pub(super) struct Batch {
     pub(super) demand: Demand,
     pub(super) request: QueryRegionRequest,
     /// What came of the first attempt: the answer if the leader cannot be asked.
-    pub(super) attempt: Attempt<QueryRegionResponse>,
+    pub(super) attempt: Attempt<Written<QueryRegionResponse>>,
 }
 
 /// What a snapshot says to a batch.
@@ -54,14 +55,14 @@ enum Look {
 
 impl Batch {
     /// The answer, counted.
-    pub(super) async fn resolve(self) -> QueryRegionResponse {
+    pub(super) async fn resolve(self) -> Written<QueryRegionResponse> {
         let (serving, deadline) = (Arc::clone(&self.serving), self.demand.deadline());
         let answered = self.try_to(deadline).await;
         match answered {
             Ok((fate, response)) => {
                 serving.note_use(&response);
                 serving.counters.record(Method::QueryRegion, fate);
-                response
+                written(response)
             }
             Err(attempt) => serving.settle(Method::QueryRegion, attempt).into_inner(),
         }
@@ -70,7 +71,7 @@ impl Batch {
     async fn try_to(
         mut self,
         deadline: Instant,
-    ) -> Result<(Fate, QueryRegionResponse), Attempt<QueryRegionResponse>> {
+    ) -> Result<(Fate, QueryRegionResponse), Attempt<Written<QueryRegionResponse>>> {
         let arrived = self.serving.shared.clock.now();
         let max_age = self.serving.thresholds(&self.demand, arrived).max_age;
         let since = self.demand.since(arrived, max_age);

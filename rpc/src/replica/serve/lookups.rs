@@ -7,79 +7,77 @@
 //! A miss is no answer of a follower's, as it may only not have heard of the region yet. Nor is a hole that a scan
 //! passes over, as long as there is somebody to ask; if there is nobody, it is one: the ranges asked for hold no region.
 
-use std::sync::Arc;
-
-use tidegate_core::{KeyRange, Snapshot};
-use tonic::{Response, Status};
+use prost::Message;
+use tidegate_core::Snapshot;
 
 use super::counters::Method;
-use super::demand::Demand;
 use super::evidence::Evidence;
 use super::through::Inquiry;
-use super::{Found, Serving, Weight};
-use crate::lookup::{Lookup, Reach};
+use super::{Found, Headed, Weight, written};
+use crate::lookup::{Lookup, Reach, limit};
 use crate::proto::header::ok_header;
 use crate::proto::pdpb::{
     BatchScanRegionsRequest, BatchScanRegionsResponse, GetRegionByIdRequest, GetRegionRequest,
-    GetRegionResponse, KeyRange as PbRange, RegionResponse, ScanRegionsRequest,
+    GetRegionResponse, KeyRange as PbRange, RegionResponse, RequestHeader, ScanRegionsRequest,
     ScanRegionsResponse,
 };
+use crate::proto::written::Written;
 use crate::replica::ask::{Answer, Encoded, Point, Question};
 
-impl Serving {
-    pub(super) async fn get_region(
-        self: &Arc<Self>,
-        demand: &Demand,
-        request: GetRegionRequest,
-    ) -> Result<Response<GetRegionResponse>, Status> {
-        self.inquire(demand, Get(request)).await
-    }
+/// A unary lookup, as it comes in.
+pub(super) trait Unary: Inquiry<Response = Written<Self::Message>> {
+    type Request: Message + Default + 'static;
+    /// What is answered.
+    type Message: Headed + Message + Clone + 'static;
 
-    pub(super) async fn get_prev_region(
-        self: &Arc<Self>,
-        demand: &Demand,
-        request: GetRegionRequest,
-    ) -> Result<Response<GetRegionResponse>, Status> {
-        self.inquire(demand, Prev(request)).await
-    }
+    fn of(request: Self::Request) -> Self;
 
-    pub(super) async fn get_region_by_id(
-        self: &Arc<Self>,
-        demand: &Demand,
-        request: GetRegionByIdRequest,
-    ) -> Result<Response<GetRegionResponse>, Status> {
-        self.inquire(demand, request).await
-    }
-
-    /// ResourceExhausted if there is no room, or the answer would be too large.
-    pub(super) async fn scan_regions(
-        self: &Arc<Self>,
-        demand: &Demand,
-        request: ScanRegionsRequest,
-    ) -> Result<Response<ScanRegionsResponse>, Status> {
-        self.inquire(demand, request).await
-    }
-
-    /// ResourceExhausted if there is no room, or the answer would be too large.
-    pub(super) async fn batch_scan_regions(
-        self: &Arc<Self>,
-        demand: &Demand,
-        request: BatchScanRegionsRequest,
-    ) -> Result<Response<BatchScanRegionsResponse>, Status> {
-        self.inquire(demand, request).await
-    }
+    fn header(&self) -> Option<&RequestHeader>;
 }
 
-struct Get(GetRegionRequest);
+pub(super) struct Get(GetRegionRequest);
 
-struct Prev(GetRegionRequest);
+pub(super) struct Prev(GetRegionRequest);
+
+pub(super) type ById = GetRegionByIdRequest;
+
+/// ResourceExhausted if there is no room, or the answer would be too large; so with the next.
+pub(super) type Scan = ScanRegionsRequest;
+
+pub(super) type BatchScan = BatchScanRegionsRequest;
+
+macro_rules! unary {
+    ($($inquiry:ty: $request:ty => $message:ty, |$asked:ident| $of:expr, |$it:ident| $header:expr;)*) => {
+        $(impl Unary for $inquiry {
+            type Request = $request;
+            type Message = $message;
+
+            fn of($asked: $request) -> Self {
+                $of
+            }
+
+            fn header(&self) -> Option<&RequestHeader> {
+                let $it = self;
+                $header.as_ref()
+            }
+        })*
+    };
+}
+
+unary! {
+    Get: GetRegionRequest => GetRegionResponse, |asked| Self(asked), |it| it.0.header;
+    Prev: GetRegionRequest => GetRegionResponse, |asked| Self(asked), |it| it.0.header;
+    ById: GetRegionByIdRequest => GetRegionResponse, |asked| asked, |it| it.header;
+    Scan: ScanRegionsRequest => ScanRegionsResponse, |asked| asked, |it| it.header;
+    BatchScan: BatchScanRegionsRequest => BatchScanRegionsResponse, |asked| asked, |it| it.header;
+}
 
 impl Inquiry for Get {
-    type Response = GetRegionResponse;
+    type Response = Written<GetRegionResponse>;
     const METHOD: Method = Method::GetRegion;
 
-    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64, _: Reach<'_>) -> Found<GetRegionResponse> {
-        one(lookup.get(&self.0))
+    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64, _: Reach<'_>) -> Found<Self::Response> {
+        one(lookup.get_written(&self.0))
     }
 
     fn evidence(&self, snapshot: &Snapshot<'_>, evidence: &mut Evidence) {
@@ -90,17 +88,17 @@ impl Inquiry for Get {
         point(Point::Key(self.0.region_key.clone()), self.0.need_buckets)
     }
 
-    fn read(&self, answer: &Answer, cluster_id: u64) -> Option<GetRegionResponse> {
-        read_one(answer, cluster_id)
+    fn read(&self, answer: &Answer, cluster_id: u64) -> Option<Self::Response> {
+        read_one(answer, cluster_id).map(written)
     }
 }
 
 impl Inquiry for Prev {
-    type Response = GetRegionResponse;
+    type Response = Written<GetRegionResponse>;
     const METHOD: Method = Method::GetPrevRegion;
 
-    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64, _: Reach<'_>) -> Found<GetRegionResponse> {
-        one(lookup.prev(&self.0))
+    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64, _: Reach<'_>) -> Found<Self::Response> {
+        one(lookup.prev_written(&self.0))
     }
 
     /// Which region is the one before depends on the one that holds the key.
@@ -113,17 +111,17 @@ impl Inquiry for Prev {
         point(Point::Prev(self.0.region_key.clone()), self.0.need_buckets)
     }
 
-    fn read(&self, answer: &Answer, cluster_id: u64) -> Option<GetRegionResponse> {
-        read_one(answer, cluster_id)
+    fn read(&self, answer: &Answer, cluster_id: u64) -> Option<Self::Response> {
+        read_one(answer, cluster_id).map(written)
     }
 }
 
 impl Inquiry for GetRegionByIdRequest {
-    type Response = GetRegionResponse;
+    type Response = Written<GetRegionResponse>;
     const METHOD: Method = Method::GetRegionById;
 
-    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64, _: Reach<'_>) -> Found<GetRegionResponse> {
-        one(lookup.by_id(self))
+    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64, _: Reach<'_>) -> Found<Self::Response> {
+        one(lookup.by_id_written(self))
     }
 
     fn evidence(&self, snapshot: &Snapshot<'_>, evidence: &mut Evidence) {
@@ -134,26 +132,21 @@ impl Inquiry for GetRegionByIdRequest {
         point(Point::Id(self.region_id), self.need_buckets)
     }
 
-    fn read(&self, answer: &Answer, cluster_id: u64) -> Option<GetRegionResponse> {
-        read_one(answer, cluster_id)
+    fn read(&self, answer: &Answer, cluster_id: u64) -> Option<Self::Response> {
+        read_one(answer, cluster_id).map(written)
     }
 }
 
 impl Inquiry for ScanRegionsRequest {
-    type Response = ScanRegionsResponse;
+    type Response = Written<ScanRegionsResponse>;
     const METHOD: Method = Method::ScanRegions;
 
     fn weight(&self) -> Weight {
         Weight::of_scan(self.limit, 1)
     }
 
-    fn lookup(
-        &self,
-        lookup: &Lookup<'_, '_>,
-        _: u64,
-        reach: Reach<'_>,
-    ) -> Found<ScanRegionsResponse> {
-        match lookup.scan_within(self, reach) {
+    fn lookup(&self, lookup: &Lookup<'_, '_>, _: u64, reach: Reach<'_>) -> Found<Self::Response> {
+        match lookup.scan_written(self, reach) {
             Ok(response) => Found::Answer(response),
             Err(error) => Found::Unfinished(error),
         }
@@ -163,9 +156,8 @@ impl Inquiry for ScanRegionsRequest {
         evidence.rests_on_scan(snapshot, &self.start_key, &self.end_key, limit(self.limit));
     }
 
-    fn passes_over_a_hole(&self, response: &ScanRegionsResponse) -> bool {
-        let ranges = [(&self.start_key[..], &self.end_key[..])];
-        has_hole(&ranges, regions(&response.regions), limit(self.limit))
+    fn passes_over_a_hole(&self, response: &Self::Response) -> bool {
+        response.has_hole
     }
 
     fn question(&self) -> Question {
@@ -175,16 +167,16 @@ impl Inquiry for ScanRegionsRequest {
         })
     }
 
-    fn read(&self, answer: &Answer, _: u64) -> Option<ScanRegionsResponse> {
+    fn read(&self, answer: &Answer, _: u64) -> Option<Self::Response> {
         match answer {
-            Answer::Scan(response) => Some(response.clone()),
+            Answer::Scan(response) => Some(written(response.clone())),
             _ => None,
         }
     }
 }
 
 impl Inquiry for BatchScanRegionsRequest {
-    type Response = BatchScanRegionsResponse;
+    type Response = Written<BatchScanRegionsResponse>;
     const METHOD: Method = Method::BatchScanRegions;
 
     fn weight(&self) -> Weight {
@@ -196,15 +188,12 @@ impl Inquiry for BatchScanRegionsRequest {
         lookup: &Lookup<'_, '_>,
         cluster_id: u64,
         reach: Reach<'_>,
-    ) -> Found<BatchScanRegionsResponse> {
-        match lookup.batch_scan_within(self, reach) {
+    ) -> Found<Self::Response> {
+        match lookup.batch_scan_written(self, reach) {
             Ok(response) => Found::Answer(response),
             Err(error) if error.is_unfinished() => Found::Unfinished(error),
             Err(error) => {
-                let response = BatchScanRegionsResponse {
-                    header: Some(error.header(cluster_id)),
-                    ..BatchScanRegionsResponse::default()
-                };
+                let response = Written::default().headed(error.header(cluster_id));
                 if error.is_bad_request() {
                     Found::Invalid(response)
                 } else {
@@ -220,13 +209,8 @@ impl Inquiry for BatchScanRegionsRequest {
         }
     }
 
-    fn passes_over_a_hole(&self, response: &BatchScanRegionsResponse) -> bool {
-        let ranges: Vec<(&[u8], &[u8])> = self
-            .ranges
-            .iter()
-            .map(|range| (&range.start_key[..], &range.end_key[..]))
-            .collect();
-        has_hole(&ranges, regions(&response.regions), limit(self.limit))
+    fn passes_over_a_hole(&self, response: &Self::Response) -> bool {
+        response.has_hole
     }
 
     fn question(&self) -> Question {
@@ -236,15 +220,15 @@ impl Inquiry for BatchScanRegionsRequest {
         }))
     }
 
-    fn read(&self, answer: &Answer, _: u64) -> Option<BatchScanRegionsResponse> {
+    fn read(&self, answer: &Answer, _: u64) -> Option<Self::Response> {
         match answer {
-            Answer::BatchScan(response) => Some(response.clone()),
+            Answer::BatchScan(response) => Some(written(response.clone())),
             _ => None,
         }
     }
 }
 
-fn one(found: Option<GetRegionResponse>) -> Found<GetRegionResponse> {
+fn one(found: Option<Written<GetRegionResponse>>) -> Found<Written<GetRegionResponse>> {
     found.map_or(Found::Nothing, Found::Answer)
 }
 
@@ -282,102 +266,5 @@ fn read_one(answer: &Answer, cluster_id: u64) -> Option<GetRegionResponse> {
             ..GetRegionResponse::default()
         }),
         _ => None,
-    }
-}
-
-/// A limit in PD's reading.
-fn limit(limit: i32) -> usize {
-    usize::try_from(limit)
-        .ok()
-        .filter(|limit| *limit > 0)
-        .unwrap_or(usize::MAX)
-}
-
-fn regions(
-    regions: &[crate::proto::pdpb::Region],
-) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
-    regions.iter().map(|found| match &found.region {
-        Some(region) => (&region.start_key[..], &region.end_key[..]),
-        None => (&[][..], &[][..]),
-    })
-}
-
-/// Whether the ranges have keys that none of the regions found there holds, up to where the limit stopped the scan.
-fn has_hole<'a>(
-    ranges: &[(&'a [u8], &'a [u8])],
-    found: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone,
-    limit: usize,
-) -> bool {
-    let stopped = found.len() >= limit;
-    let mut found = found.peekable();
-    for &(start, end) in ranges {
-        if KeyRange::new(start, end).is_err() {
-            continue;
-        }
-        let mut reached = start;
-        loop {
-            let Some(&(from, to)) = found.peek() else {
-                return !stopped;
-            };
-            if from > reached {
-                return true;
-            }
-            let covers_the_rest = to.is_empty() || (!end.is_empty() && to >= end);
-            if covers_the_rest {
-                // It may reach into the next range as well.
-                break;
-            }
-            if to > reached {
-                reached = to;
-            }
-            found.next();
-        }
-    }
-    false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn hole(ranges: &[(&str, &str)], found: &[(&str, &str)], limit: usize) -> bool {
-        let bytes = |pairs: &[(&str, &str)]| -> Vec<(Vec<u8>, Vec<u8>)> {
-            let pair = |&(a, b): &(&str, &str)| (a.as_bytes().to_vec(), b.as_bytes().to_vec());
-            pairs.iter().map(pair).collect()
-        };
-        let (ranges, found) = (bytes(ranges), bytes(found));
-        let ranges: Vec<_> = ranges.iter().map(|(a, b)| (&a[..], &b[..])).collect();
-        has_hole(&ranges, found.iter().map(|(a, b)| (&a[..], &b[..])), limit)
-    }
-
-    #[test]
-    fn a_hole_is_found_before_between_and_behind_regions() {
-        let found = [("a", "d"), ("d", "g"), ("k", "")];
-        assert!(!hole(&[("b", "f")], &found[..2], 9));
-        assert!(!hole(&[("b", "g")], &found[..2], 9));
-        assert!(hole(&[("", "f")], &found[..2], 9), "before");
-        assert!(hole(&[("b", "z")], &found, 9), "between");
-        assert!(hole(&[("b", "h")], &found[..2], 9), "behind");
-        assert!(hole(&[("h", "i")], &[], 9), "nothing but a hole");
-        assert!(!hole(&[("k", "")], &found[2..], 9));
-        assert!(!hole(&[("z", "b")], &[], 9), "no keys at all");
-    }
-
-    #[test]
-    fn what_lies_behind_the_limit_is_no_hole() {
-        let found = [("a", "d"), ("d", "g")];
-        assert!(!hole(&[("b", "z")], &found, 2));
-        assert!(hole(&[("b", "z")], &found, 3));
-    }
-
-    #[test]
-    fn one_region_may_cover_several_ranges() {
-        let found = [("a", "m"), ("m", "")];
-        assert!(!hole(
-            &[("b", "c"), ("e", "f"), ("l", "p"), ("x", "")],
-            &found,
-            9
-        ));
-        assert!(hole(&[("b", "c"), ("l", "p")], &found[..1], 9));
     }
 }

@@ -12,6 +12,9 @@
 //!    `REGION_NOT_FOUND` header goes out, which sends stock clients to the leader. A shut gate and a
 //!    map without an answer look the same to the client and are counted apart.
 //!
+//! The answers to single lookups and to QueryRegion are written while the snapshot is held, and are bytes from then on
+//! ([`direct`]).
+//!
 //! All of it is synchronous: no snapshot lives across a point where the task may be suspended.
 //!
 //! When a full sync has replaced the map's content, map and gate carry different generations for
@@ -22,6 +25,7 @@ mod batch;
 mod checks;
 pub(super) mod counters;
 mod demand;
+mod direct;
 mod evidence;
 mod fresh;
 mod health;
@@ -41,6 +45,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use prost::Message;
 use tidegate_core::Moment;
 use tidegate_core::gate::{Decision, RefuseReason, Served, Thresholds};
 use tokio_util::sync::CancellationToken;
@@ -56,14 +61,15 @@ use crate::config::LimitsConfig;
 use crate::lookup::{Bounds, Lookup, LookupError};
 use crate::pd::Remote;
 use crate::proto::header::{ok_header, region_not_found};
-use crate::proto::metapb;
 use crate::proto::pdpb::{
     BatchScanRegionsResponse, GetRegionResponse, QueryRegionResponse, ResponseHeader,
     ScanRegionsResponse,
 };
+use crate::proto::written::Written;
 
 pub(super) use checks::refuse_to_forward;
 pub(super) use demand::MAX_AGE;
+pub(super) use direct::{Direct, Face};
 pub(super) use fresh::SOURCE;
 pub(super) use health::HealthService;
 pub(super) use metadata::{allows_follower, forwarded_host, is_client_url};
@@ -209,8 +215,8 @@ impl<T> Attempt<T> {
 pub(super) trait Headed: Default {
     fn header_mut(&mut self) -> &mut Option<ResponseHeader>;
 
-    /// A region of the answer, if it has any.
-    fn a_region(&self) -> Option<&metapb::Region>;
+    /// The id of a region of the answer, if it has any.
+    fn a_region(&self) -> Option<u64>;
 
     /// Whether all regions of the answer are as demanded.
     fn meets(&self, demand: &Demand) -> bool;
@@ -467,8 +473,8 @@ impl Serving {
 
     /// Says that a region is in use.
     fn note_use<T: Headed>(&self, response: &T) {
-        if let Some(region) = response.a_region() {
-            self.shared.audit.in_use.note(region.id);
+        if let Some(region_id) = response.a_region() {
+            self.shared.audit.in_use.note(region_id);
         }
     }
 
@@ -492,9 +498,9 @@ macro_rules! headed {
                 &mut self.header
             }
 
-            fn a_region(&self) -> Option<&metapb::Region> {
+            fn a_region(&self) -> Option<u64> {
                 let $answer = self;
-                $regions.next()
+                $regions.next().map(|region| region.id)
             }
 
             fn meets(&self, demand: &Demand) -> bool {
@@ -511,6 +517,35 @@ headed!(
     QueryRegionResponse => |it| it.regions_by_id.values().filter_map(|found| found.region.as_ref()),
     ScanRegionsResponse => |it| it.regions.iter().filter_map(|found| found.region.as_ref()),
 );
+
+/// The header apart; a floor is looked for in the message, which few callers make necessary.
+impl<M: Headed + Message + Clone> Headed for Written<M> {
+    fn header_mut(&mut self) -> &mut Option<ResponseHeader> {
+        &mut self.header
+    }
+
+    fn a_region(&self) -> Option<u64> {
+        Some(self.a_region).filter(|id| *id != 0)
+    }
+
+    fn meets(&self, demand: &Demand) -> bool {
+        demand.floors.is_empty() || self.clone().decoded().1.meets(demand)
+    }
+}
+
+/// A message with its header apart.
+fn written<M: Headed>(mut message: M) -> Written<M> {
+    let header = message.header_mut().take();
+    let a_region = message.a_region().unwrap_or(0);
+    Written::message(header, message, a_region)
+}
+
+/// The other way round.
+fn message<M: Headed + Message>(written: Written<M>) -> M {
+    let (header, mut message) = written.decoded();
+    *message.header_mut() = header;
+    message
+}
 
 #[cfg(test)]
 mod tests;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status, Streaming};
 
-use super::counters::Method;
-use super::demand::Demand;
-use super::query::QueryStream;
-use super::{Serving, refusal};
+use super::direct::Face;
+use super::lookups::{BatchScan, ById, Get, Prev, Scan};
+use super::query::{Messages, QueryStream};
+use super::{Serving, message, refusal};
 use crate::proto::pdpb::pd_server::Pd;
 use crate::proto::pdpb::*;
 use crate::replica::chain;
@@ -47,7 +47,7 @@ type NoStream<T> = tokio_stream::Empty<Result<T, Status>>;
 
 #[tonic::async_trait]
 impl Pd for PdService {
-    type QueryRegionStream = QueryStream<Streaming<QueryRegionRequest>>;
+    type QueryRegionStream = Messages<Streaming<QueryRegionRequest>>;
     type RegionHeartbeatStream = NoStream<RegionHeartbeatResponse>;
     type SyncRegionsStream = Outflow<SyncRegionResponse>;
     type TsoStream = NoStream<TsoResponse>;
@@ -56,62 +56,48 @@ impl Pd for PdService {
         &self,
         request: Request<GetRegionRequest>,
     ) -> Result<Response<GetRegionResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let checked = self.0.check_pd(&metadata, request.header.as_ref());
-        let demand = checked.and_then(|()| Demand::of(&metadata));
-        let demand = demand.map_err(|r| self.0.reject(Method::GetRegion, r))?;
-        self.0.get_region(&demand, request).await
+        let answer = self.0.unary::<Get>(Face::Pd, request).await?;
+        Ok(answer.map(message))
     }
 
     async fn get_prev_region(
         &self,
         request: Request<GetRegionRequest>,
     ) -> Result<Response<GetRegionResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let checked = self.0.check_pd(&metadata, request.header.as_ref());
-        let demand = checked.and_then(|()| Demand::of(&metadata));
-        let demand = demand.map_err(|r| self.0.reject(Method::GetPrevRegion, r))?;
-        self.0.get_prev_region(&demand, request).await
+        let answer = self.0.unary::<Prev>(Face::Pd, request).await?;
+        Ok(answer.map(message))
     }
 
     async fn get_region_by_id(
         &self,
         request: Request<GetRegionByIdRequest>,
     ) -> Result<Response<GetRegionResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let checked = self.0.check_pd(&metadata, request.header.as_ref());
-        let demand = checked.and_then(|()| Demand::of(&metadata));
-        let demand = demand.map_err(|r| self.0.reject(Method::GetRegionById, r))?;
-        self.0.get_region_by_id(&demand, request).await
+        let answer = self.0.unary::<ById>(Face::Pd, request).await?;
+        Ok(answer.map(message))
     }
 
     async fn scan_regions(
         &self,
         request: Request<ScanRegionsRequest>,
     ) -> Result<Response<ScanRegionsResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let checked = self.0.check_pd(&metadata, request.header.as_ref());
-        let demand = checked.and_then(|()| Demand::of(&metadata));
-        let demand = demand.map_err(|r| self.0.reject(Method::ScanRegions, r))?;
-        self.0.scan_regions(&demand, request).await
+        let answer = self.0.unary::<Scan>(Face::Pd, request).await?;
+        Ok(answer.map(message))
     }
 
     async fn batch_scan_regions(
         &self,
         request: Request<BatchScanRegionsRequest>,
     ) -> Result<Response<BatchScanRegionsResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let checked = self.0.check_pd(&metadata, request.header.as_ref());
-        let demand = checked.and_then(|()| Demand::of(&metadata));
-        let demand = demand.map_err(|r| self.0.reject(Method::BatchScanRegions, r))?;
-        self.0.batch_scan_regions(&demand, request).await
+        let answer = self.0.unary::<BatchScan>(Face::Pd, request).await?;
+        Ok(answer.map(message))
     }
 
     async fn query_region(
         &self,
         request: Request<Streaming<QueryRegionRequest>>,
     ) -> Result<Response<Self::QueryRegionStream>, Status> {
-        QueryStream::open(&self.0, request)
+        let answers = QueryStream::open(&self.0, request)?;
+        Ok(answers.map(QueryStream::messages))
     }
 
     async fn get_members(

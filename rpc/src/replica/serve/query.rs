@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tidegate_core::Moment;
-use tokio_stream::Stream;
+use tokio_stream::adapters::Map;
+use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -27,12 +28,18 @@ use super::checks::Rejected;
 use super::counters::{Method, Rejection};
 use super::demand::Demand;
 use super::room::Place;
-use super::{Attempt, Found, Headed, SWAP_ATTEMPTS, Serving, Weight, refusal};
+use super::{Attempt, Found, Headed, SWAP_ATTEMPTS, Serving, Weight, message, refusal};
 use crate::lookup::{Bounds, Lookup, Reach, items};
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse};
+use crate::proto::written::Written;
 
 type Entering = Pin<Box<dyn Future<Output = Result<(Place, Place), Rejected>> + Send>>;
-type Resolving = Pin<Box<dyn Future<Output = QueryRegionResponse> + Send>>;
+type Resolving = Pin<Box<dyn Future<Output = Written<QueryRegionResponse>> + Send>>;
+type Answer = Result<Written<QueryRegionResponse>, Status>;
+
+/// The same with messages.
+pub(in crate::replica) type Messages<R> =
+    Map<QueryStream<R>, fn(Answer) -> Result<QueryRegionResponse, Status>>;
 
 /// The answers to the batches of `requests`.
 pub(in crate::replica) struct QueryStream<R> {
@@ -110,12 +117,19 @@ impl QueryStream<Streaming<QueryRegionRequest>> {
     }
 }
 
+impl<R> QueryStream<R>
+where
+    R: Stream<Item = Result<QueryRegionRequest, Status>> + Unpin,
+{
+    /// The answers as messages.
+    pub(super) fn messages(self) -> Messages<R> {
+        self.map(|answer| answer.map(message))
+    }
+}
+
 impl<R> QueryStream<R> {
     /// The answer to the batch in work goes out, or an error in its place.
-    fn answer(
-        &mut self,
-        answer: Result<QueryRegionResponse, Status>,
-    ) -> Poll<Option<Result<QueryRegionResponse, Status>>> {
+    fn answer(&mut self, answer: Answer) -> Poll<Option<Answer>> {
         if let Some(arrived) = self.arrived.take() {
             let took = self.serving.shared.clock.now().saturating_since(arrived);
             let latencies = &self.serving.counters.latencies;
@@ -154,7 +168,7 @@ impl<R> Stream for QueryStream<R>
 where
     R: Stream<Item = Result<QueryRegionRequest, Status>> + Unpin,
 {
-    type Item = Result<QueryRegionResponse, Status>;
+    type Item = Answer;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.ended {
@@ -242,7 +256,7 @@ fn batch(
     lookup: &Lookup<'_, '_>,
     request: &QueryRegionRequest,
     bounds: Bounds,
-) -> Found<QueryRegionResponse> {
+) -> Found<Written<QueryRegionResponse>> {
     match lookup.query_whole(request, Reach::within(bounds)) {
         Ok(Some(answer)) => Found::Answer(answer),
         Ok(None) => Found::Nothing,

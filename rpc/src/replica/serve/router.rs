@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status, Streaming};
 
-use super::counters::Method;
-use super::demand::Demand;
-use super::query::QueryStream;
-use super::{Serving, refusal};
+use super::direct::Face;
+use super::lookups::{BatchScan, ById, Get, Prev};
+use super::query::{Messages, QueryStream};
+use super::{Serving, message, refusal};
 use crate::proto::pdpb::{
     BatchScanRegionsRequest, BatchScanRegionsResponse, GetAllStoresRequest, GetAllStoresResponse,
     GetRegionByIdRequest, GetRegionRequest, GetRegionResponse, GetStoreRequest, GetStoreResponse,
@@ -23,57 +23,46 @@ pub(in crate::replica) struct RouterService(pub(in crate::replica) Arc<Serving>)
 
 #[tonic::async_trait]
 impl Router for RouterService {
-    type QueryRegionStream = QueryStream<Streaming<QueryRegionRequest>>;
+    type QueryRegionStream = Messages<Streaming<QueryRegionRequest>>;
 
     async fn get_region(
         &self,
         request: Request<GetRegionRequest>,
     ) -> Result<Response<GetRegionResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let checked = self.0.check_router(request.header.as_ref());
-        let demand = checked.and_then(|()| Demand::of(&metadata));
-        let demand = demand.map_err(|r| self.0.reject(Method::GetRegion, r))?;
-        self.0.get_region(&demand, request).await
+        let answer = self.0.unary::<Get>(Face::Router, request).await?;
+        Ok(answer.map(message))
     }
 
     async fn get_prev_region(
         &self,
         request: Request<GetRegionRequest>,
     ) -> Result<Response<GetRegionResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let checked = self.0.check_router(request.header.as_ref());
-        let demand = checked.and_then(|()| Demand::of(&metadata));
-        let demand = demand.map_err(|r| self.0.reject(Method::GetPrevRegion, r))?;
-        self.0.get_prev_region(&demand, request).await
+        let answer = self.0.unary::<Prev>(Face::Router, request).await?;
+        Ok(answer.map(message))
     }
 
     async fn get_region_by_id(
         &self,
         request: Request<GetRegionByIdRequest>,
     ) -> Result<Response<GetRegionResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let checked = self.0.check_router(request.header.as_ref());
-        let demand = checked.and_then(|()| Demand::of(&metadata));
-        let demand = demand.map_err(|r| self.0.reject(Method::GetRegionById, r))?;
-        self.0.get_region_by_id(&demand, request).await
+        let answer = self.0.unary::<ById>(Face::Router, request).await?;
+        Ok(answer.map(message))
     }
 
     async fn batch_scan_regions(
         &self,
         request: Request<BatchScanRegionsRequest>,
     ) -> Result<Response<BatchScanRegionsResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        let checked = self.0.check_router(request.header.as_ref());
-        let demand = checked.and_then(|()| Demand::of(&metadata));
-        let demand = demand.map_err(|r| self.0.reject(Method::BatchScanRegions, r))?;
-        self.0.batch_scan_regions(&demand, request).await
+        let answer = self.0.unary::<BatchScan>(Face::Router, request).await?;
+        Ok(answer.map(message))
     }
 
     async fn query_region(
         &self,
         request: Request<Streaming<QueryRegionRequest>>,
     ) -> Result<Response<Self::QueryRegionStream>, Status> {
-        QueryStream::open(&self.0, request)
+        let answers = QueryStream::open(&self.0, request)?;
+        Ok(answers.map(QueryStream::messages))
     }
 
     async fn get_store(

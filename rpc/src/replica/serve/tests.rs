@@ -214,5 +214,6 @@ impl QueryOf<'_> {
     ) -> impl tokio_stream::Stream<Item = Result<QueryRegionResponse, Status>> + Unpin + use<> {
         let requests = tokio_stream::iter(batches.into_iter().map(Ok));
         super::query::QueryStream::new(Arc::clone(&self.0.serving), Demand::default(), requests)
+            .messages()
     }
 }

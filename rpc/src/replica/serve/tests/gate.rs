@@ -309,7 +309,8 @@ async fn before_the_cluster_is_known_the_gate_refuses_rather_than_the_cluster_ch
             .is_err()
     );
     let serving = Arc::new(serving);
-    let response = serving.get_region(&Demand::default(), key(b"a")).await;
+    let pd = PdService(Arc::clone(&serving));
+    let response = pd.get_region(to_follower(key(b"a"))).await;
     let response = response.expect("a header").into_inner();
     let header = response.header.expect("set");
     assert_eq!(

@@ -132,7 +132,8 @@ impl Through {
         };
         let requests = tokio_stream::iter([Ok(request)]);
         let serving = Arc::clone(&self.serving);
-        let mut stream = super::super::query::QueryStream::new(serving, demand, requests);
+        let stream = super::super::query::QueryStream::new(serving, demand, requests);
+        let mut stream = stream.messages();
         stream.next().await.expect("a frame").expect("no status")
     }
 
