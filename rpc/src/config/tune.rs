@@ -177,7 +177,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::{LogLevel, Overrides, load};
+    use super::super::{LogLevel, Overrides, PresentAs, WhenStale, load};
     use super::*;
 
     fn defaults() -> Parsed {
@@ -299,6 +299,29 @@ mod tests {
             assert_eq!(parsed.serve.max_age.as_secs(), max_age);
             assert_eq!(parsed.serve.broadcast_max_age().as_secs(), seconds);
         }
+    }
+
+    #[test]
+    fn a_reload_tells_what_would_be_unwise_after_a_start_and_what_is_in_effect_is_another_matter() {
+        let mut current = defaults();
+        let mut new = defaults();
+        new.serve.present_as = PresentAs::Me;
+        new.serve.allow_bounded_staleness = true;
+        new.serve.when_stale = WhenStale::Refuse;
+        new.serve.max_outage = Some(Duration::from_secs(720_000));
+        new.warnings = new.unwise();
+        let (change, fixed) = take_over(&mut current, &new).expect("good");
+        assert_eq!(change.changed, ["max-outage"]);
+        assert_eq!(
+            fixed,
+            ["when-stale", "present-as", "allow-bounded-staleness"]
+        );
+        assert_eq!(change.warnings, new.unwise());
+        assert_eq!(
+            current.unwise(),
+            new.unwise()[..1],
+            "the rest needs a start"
+        );
     }
 
     #[test]

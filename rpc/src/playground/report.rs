@@ -292,7 +292,7 @@ impl fmt::Display for Report {
         }
         let missed = match self.when_stale {
             WhenStale::Refuse => "the client asks the leader",
-            WhenStale::ReadThrough => "the replica asks the leader",
+            WhenStale::ReadThrough => "the leader could not be asked",
         };
         if self.servers.iter().any(|server| server.missed > 0) {
             writeln!(
