@@ -3,7 +3,8 @@
 //! A message is held until all of it is there, and a client may have any number of calls open: one that announces large
 //! messages and never ends them would take all memory. So what is held of unfinished messages, beyond the little that
 //! any call may have, is bounded for all callers together, and a message that has begun has to end within [`PATIENCE`].
-//! Lookups are a few hundred bytes and never come near.
+//! Lookups are a few hundred bytes and never come near. Metadata beyond what HTTP/2 usually allows counts as well, until
+//! its request has arrived: floors may fill 64 KiB.
 //!
 //! A message that announces more than the largest may have ends its call with ResourceExhausted, as gRPC's servers in Go
 //! do, whose clients look for that: the codec behind this would say OutOfRange. What came before it on the same stream is
@@ -18,6 +19,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
@@ -27,6 +29,10 @@ use tower_service::Service;
 
 /// What each call may have without being counted.
 const FREE: usize = 4 << 10;
+/// The same of metadata.
+const USUAL: usize = 16 << 10;
+/// What HTTP/2 adds to the length of each pair of metadata.
+const PAIR: usize = 32;
 /// How many of the largest messages may be arriving at once.
 const LARGEST_AT_ONCE: usize = 16;
 /// How long a message may take that is larger than what is free.
@@ -56,10 +62,15 @@ impl Hall {
         }))
     }
 
-    /// Counts what `body` brings.
-    pub(super) fn let_in(&self, body: Body) -> Body {
+    /// Counts what a call with these headers holds, and what its `body` brings.
+    pub(super) fn let_in(&self, headers: &HeaderMap, body: Body) -> Body {
+        let pairs = headers.iter();
+        let size = pairs.map(|(name, value)| name.as_str().len() + value.len() + PAIR);
         Body::new(Arriving {
             body,
+            metadata: Some(size.sum::<usize>())
+                .filter(|size| *size > USUAL)
+                .unwrap_or(0),
             message: Message::default(),
             taken: Taken {
                 hall: self.clone(),
@@ -98,7 +109,9 @@ impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Arrivals<
     }
 
     fn call(&mut self, request: http::Request<Body>) -> S::Future {
-        self.inner.call(request.map(|body| self.hall.let_in(body)))
+        let (head, body) = request.into_parts();
+        let body = self.hall.let_in(&head.headers, body);
+        self.inner.call(http::Request::from_parts(head, body))
     }
 }
 
@@ -190,6 +203,8 @@ impl Message {
 
 struct Arriving {
     body: Body,
+    /// Bytes of metadata that count.
+    metadata: usize,
     message: Message,
     taken: Taken,
     /// While a large message is arriving.
@@ -201,16 +216,16 @@ struct Arriving {
 impl Arriving {
     /// Counts what is held now.
     fn count(&mut self) -> Result<(), Status> {
-        let counted = match self.message.held {
+        let arriving = match self.message.held {
             0..=FREE => 0,
             held => held,
         };
-        if counted == 0 {
+        if arriving == 0 {
             self.deadline = None;
         } else if self.deadline.is_none() {
             self.deadline = Some(Box::pin(sleep(PATIENCE)));
         }
-        if self.taken.set(counted) {
+        if self.taken.set(self.metadata + arriving) {
             Ok(())
         } else {
             Err(Status::resource_exhausted(
@@ -230,6 +245,11 @@ impl http_body::Body for Arriving {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if let Some(end) = self.end.take() {
             return Poll::Ready(Some(Err(end)));
+        }
+        if self.taken.bytes < self.metadata
+            && let Err(status) = self.count()
+        {
+            return Poll::Ready(Some(Err(status)));
         }
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &polled
@@ -317,7 +337,7 @@ mod tests {
     async fn only_large_messages_that_are_not_whole_are_counted() {
         let hall = Hall::new(LARGEST);
         let (feed, body) = fed();
-        let mut body = hall.let_in(body);
+        let mut body = hall.let_in(&HeaderMap::new(), body);
         through(&feed, &mut body, message(FREE, FREE - 1))
             .await
             .expect("room");
@@ -352,34 +372,71 @@ mod tests {
         let mut calls = Vec::new();
         for _ in 0..LARGEST_AT_ONCE {
             let (feed, body) = fed();
-            let mut body = hall.let_in(body);
+            let mut body = hall.let_in(&HeaderMap::new(), body);
             through(&feed, &mut body, message(LARGEST, LARGEST - 1))
                 .await
                 .expect("room");
             calls.push((feed, body));
         }
         let (feed, body) = fed();
-        let mut body = hall.let_in(body);
+        let mut body = hall.let_in(&HeaderMap::new(), body);
         let refused = through(&feed, &mut body, message(LARGEST, FREE + 100)).await;
         assert_eq!(refused, Err(Code::ResourceExhausted));
         let (small, body) = fed();
-        let mut body = hall.let_in(body);
+        let mut body = hall.let_in(&HeaderMap::new(), body);
         through(&small, &mut body, message(200, 200))
             .await
             .expect("lookups go on");
         calls.pop();
         let (feed, body) = fed();
-        let mut body = hall.let_in(body);
+        let mut body = hall.let_in(&HeaderMap::new(), body);
         through(&feed, &mut body, message(LARGEST, FREE + 100))
             .await
             .expect("room again");
     }
 
     #[tokio::test(start_paused = true)]
+    async fn metadata_counts_where_it_is_more_than_usual_and_is_in_no_hurry() {
+        let hall = Hall::new(LARGEST);
+        let with = |length: usize| {
+            let mut headers = HeaderMap::new();
+            let floor = "x".repeat(length).parse().expect("a value");
+            headers.insert("tidegate-floor", floor);
+            headers
+        };
+        let usual = USUAL - PAIR - "tidegate-floor".len();
+        let (feed, body) = fed();
+        let mut body = hall.let_in(&with(usual), body);
+        through(&feed, &mut body, message(100, 100))
+            .await
+            .expect("room");
+        assert_eq!(held(&hall), 0);
+        let mut calls = Vec::new();
+        for _ in 0..LARGEST * LARGEST_AT_ONCE / (USUAL + 1) {
+            let (feed, body) = fed();
+            let mut body = hall.let_in(&with(usual + 1), body);
+            through(&feed, &mut body, message(100, 50))
+                .await
+                .expect("room");
+            calls.push((feed, body));
+        }
+        assert_eq!(held(&hall), calls.len() * (USUAL + 1));
+        let (feed, body) = fed();
+        let mut body = hall.let_in(&with(usual + 1), body);
+        let refused = through(&feed, &mut body, message(100, 50)).await;
+        assert_eq!(refused, Err(Code::ResourceExhausted));
+        let (_, last) = calls.last_mut().expect("some");
+        let silent = tokio::time::timeout(Duration::from_secs(3_600), next(last)).await;
+        assert!(silent.is_err(), "it may go on for as long as it likes");
+        drop(calls);
+        assert_eq!(held(&hall), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_large_message_has_to_end() {
         let hall = Hall::new(LARGEST);
         let (feed, body) = fed();
-        let mut body = hall.let_in(body);
+        let mut body = hall.let_in(&HeaderMap::new(), body);
         through(&feed, &mut body, message(9_000, 8_000))
             .await
             .expect("room");
@@ -391,7 +448,7 @@ mod tests {
         );
         // A small one may be silent for as long as its call.
         let (feed, body) = fed();
-        let mut body = hall.let_in(body);
+        let mut body = hall.let_in(&HeaderMap::new(), body);
         through(&feed, &mut body, message(100, 50))
             .await
             .expect("room");
@@ -404,7 +461,7 @@ mod tests {
         let hall = Hall::new(LARGEST);
         let exhausted = Err(Code::ResourceExhausted);
         let (feed, body) = fed();
-        let mut body = hall.let_in(body);
+        let mut body = hall.let_in(&HeaderMap::new(), body);
         through(&feed, &mut body, message(LARGEST, LARGEST))
             .await
             .expect("as large as it may be");
@@ -424,7 +481,7 @@ mod tests {
 
         // Its prefix comes in two.
         let (feed, body) = fed();
-        let mut body = hall.let_in(body);
+        let mut body = hall.let_in(&HeaderMap::new(), body);
         let begun = [&whole[..], &prefix[..3]].concat();
         through(&feed, &mut body, begun)
             .await

@@ -71,7 +71,7 @@ where
         let body = match route {
             // Passed on, or not taken at all.
             Route::Leader | Route::Refused(_) | Route::Unknown => body,
-            _ => self.gateway.hall.let_in(body),
+            _ => self.gateway.hall.let_in(&head.headers, body),
         };
         let request = http::Request::from_parts(head, body);
         match route {
