@@ -25,7 +25,7 @@
 //! leader key, taken after it, has found the term that the question was sent in (`reign.rs`). Without a known term,
 //! lookups go one by one. An answer that says where it comes from (a replica's do) is not the leader's.
 //!
-//! And an answer has to fit its question ([`fit`](crate::lookup::fit)): one that does not, for whatever reason, is passed
+//! And an answer has to fit its question (`lookup/fit.rs`): one that does not, for whatever reason, is passed
 //! on to nobody and gets into no map. A stream on which that happened is left, since its answers may have fallen out of
 //! step with its questions.
 //!
