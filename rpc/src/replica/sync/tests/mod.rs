@@ -1,5 +1,6 @@
 //! The following side against a scripted PD, under virtual time.
 
+mod beside_disk;
 mod broadcasts;
 mod chain;
 mod distrust;
