@@ -166,6 +166,9 @@ struct SideArgs {
     /// The dialect of the leader's sync streams
     #[arg(long, default_value_t = Dialect::Master)]
     dialect: Dialect,
+    /// Print what PD's router is beside Tidegate without judging it
+    #[arg(long)]
+    unjudged: bool,
     /// Regions
     #[arg(long, default_value_t = 1_000_000)]
     regions: u64,
@@ -235,6 +238,7 @@ async fn main() -> ExitCode {
                 tidegate: args.tidegate,
                 pd_server: args.pd_server,
                 dialect: args.dialect,
+                unjudged: args.unjudged,
                 regions: args.regions,
                 seconds: args.seconds,
                 connections: args.connections,

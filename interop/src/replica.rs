@@ -26,7 +26,7 @@ pub const PROBE_INTERVAL: Duration = Duration::from_millis(300);
 
 /// What a leader of release 8.5 needs that has nothing to say from the start: with as many regions as fill its frames
 /// the copy of its map ends with the next keepalive, and two more are the first proof, of the time before the first.
-const QUIET_MAX_AGE: Duration = Duration::from_secs(45);
+pub const QUIET_MAX_AGE: Duration = Duration::from_secs(45);
 
 /// What an answer of a replica with these bounds may be behind at most, while regions change.
 pub fn max_age(dialect: Dialect) -> Duration {

@@ -21,8 +21,8 @@ const READY_LIMIT: Duration = Duration::from_secs(300);
 /// Ticks of `/proc/PID/stat` in a second, on every Linux that Rust runs on.
 const TICKS: f64 = 100.0;
 /// Keys, all over the key space, that a server answers when it is ready. A snapshot comes in no order of keys, so that
-/// a server that lacks a thousandth of it misses one of them, most likely.
-const SAMPLE: usize = 2_000;
+/// a server that lacks a hundredth of it misses one of them, most likely.
+const SAMPLE: usize = 500;
 
 /// What is spoken to a server.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +140,7 @@ impl Subject {
         loop {
             let page = status(&self.url).await.unwrap_or_default();
             // The first region of a cluster that was made over gRPC has been displaced by others.
-            if page["gate"]["open"] == true && page["regions"] == regions {
+            if page["ready"]["after_ms"].is_u64() && page["regions"] == regions {
                 println!(
                     "{}: ready {} ms after its start, which was {}",
                     self.label, page["ready"]["after_ms"], page["ready"]["start"]
