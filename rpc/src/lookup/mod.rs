@@ -38,7 +38,7 @@ use crate::proto::written::Written;
 
 pub use error::LookupError;
 pub use query::Queried;
-pub(crate) use query::{check_items, items};
+pub(crate) use query::{check_items, items, size};
 pub(crate) use reach::Gone;
 pub use reach::{Bounds, Reach};
 pub(crate) use scan::limit;

@@ -11,6 +11,7 @@
 //! PD resolves a batch in chunks, each under its own lock, so that one answer may mix two states
 //! of its map; here it is one snapshot.
 
+use bytes::Bytes;
 use std::collections::HashSet;
 use std::collections::hash_map::Entry as Slot;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -41,6 +42,18 @@ pub struct Queried {
 /// How many items a batch asks for; an id of 0 counts too.
 pub(crate) fn items(request: &QueryRegionRequest) -> usize {
     request.keys.len() + request.prev_keys.len() + request.ids.len()
+}
+
+/// Bytes that a batch takes while it is held.
+pub(crate) fn size(request: &QueryRegionRequest) -> usize {
+    let QueryRegionRequest {
+        keys,
+        prev_keys,
+        ids,
+        ..
+    } = request;
+    let held = |keys: &[Bytes]| keys.iter().map(Bytes::len).sum::<usize>() + size_of_val(keys);
+    held(keys) + held(prev_keys) + size_of_val(&ids[..])
 }
 
 /// Whether a batch has few enough items to be answered.

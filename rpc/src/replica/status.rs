@@ -196,6 +196,8 @@ struct Seen<'g> {
     view: &'g GateView,
     now: Moment,
     thresholds: Thresholds,
+    /// PD has no leader: `max-outage` is the bound on age and silence.
+    is_outage: bool,
 }
 
 impl GateStatus {
@@ -206,6 +208,12 @@ impl GateStatus {
             index_threshold,
             stall_threshold,
         } = seen.thresholds;
+        let (of_age, of_silence) = if seen.is_outage {
+            let bound = "max-outage, while PD has no leader";
+            (bound, bound)
+        } else {
+            ("max-age", "time-threshold")
+        };
         let for_how_long = |moment: Option<Moment>| match moment {
             Some(then) => format!("{:.1} s", seen.now.saturating_since(then).as_secs_f64()),
             None => "an unknown time".to_owned(),
@@ -214,7 +222,7 @@ impl GateStatus {
             None if regardless => "open whatever the data: the gate is switched off".to_owned(),
             None => "open: the map is proven to be fresh".to_owned(),
             Some(RefuseReason::Age) => format!(
-                "shut: the latest proof that the map is fresh is {} old, more than max-age ({max_age:?})",
+                "shut: the latest proof that the map is fresh is {} old, more than {of_age} ({max_age:?})",
                 for_how_long(seen.view.proven_at),
             ),
             Some(RefuseReason::ApplyStall) => format!(
@@ -232,7 +240,7 @@ impl GateStatus {
                 "shut: no full sync has been proven to be fresh yet".to_owned()
             }
             Some(RefuseReason::Silence) => format!(
-                "shut: the sync stream has been silent for {}, longer than time-threshold ({time_threshold:?})",
+                "shut: the sync stream has been silent for {}, longer than {of_silence} ({time_threshold:?})",
                 for_how_long(seen.view.last_sync),
             ),
         };
@@ -309,7 +317,8 @@ impl ReplicaStatus {
                 &Seen {
                     view: &gate,
                     now,
-                    thresholds: shared.thresholds.get(),
+                    thresholds: shared.limits(now),
+                    is_outage: shared.is_outage(now),
                 },
             ),
             age_ms: since(gate.proven_at).map(millis),
@@ -354,4 +363,53 @@ impl ReplicaStatus {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_that_shut_the_gate_is_named_with_its_value() {
+        let view = GateView {
+            generation: 1,
+            head: 5,
+            applied: 5,
+            lag: Lag::Known(0),
+            proven_at: Some(Moment::from_nanos(0)),
+            last_sync: Some(Moment::from_nanos(0)),
+            apply_since: None,
+            gap: false,
+        };
+        let limits = crate::replica::limits::Limits::new(Thresholds::default());
+        limits.set_max_outage(Some(Duration::from_secs(14)));
+        let why = |reason, is_outage| {
+            let seen = Seen {
+                view: &view,
+                now: Moment::from_nanos(14_400_000_000),
+                thresholds: if is_outage {
+                    limits.in_outage()
+                } else {
+                    limits.get()
+                },
+                is_outage,
+            };
+            GateStatus::of(Some(reason), false, &seen).why
+        };
+        assert_eq!(
+            why(RefuseReason::Age, false),
+            "shut: the latest proof that the map is fresh is 14.4 s old, more than max-age (10s)"
+        );
+        let outage = "max-outage, while PD has no leader (14s)";
+        assert_eq!(
+            why(RefuseReason::Age, true),
+            format!(
+                "shut: the latest proof that the map is fresh is 14.4 s old, more than {outage}"
+            )
+        );
+        assert_eq!(
+            why(RefuseReason::Silence, true),
+            format!("shut: the sync stream has been silent for 14.4 s, longer than {outage}")
+        );
+    }
 }

@@ -192,6 +192,9 @@ pub struct Persist {
     last_error: Mutex<Option<String>>,
     /// The file that could not be used, the last one.
     set_aside: Mutex<Option<SetAside>>,
+    /// The file that was there had nothing to go on with: it was damaged, and the store went back to an older state of it,
+    /// or it is of a start that never was in sync.
+    had_nothing: bool,
 }
 
 /// A file that could not be used and was renamed.
@@ -286,6 +289,7 @@ impl Persist {
         let Opened {
             disk,
             kept,
+            had_nothing,
             set_aside,
         } = opened;
         let persist = Self {
@@ -293,6 +297,7 @@ impl Persist {
             journal: Journal::default(),
             disk: Mutex::new(Some(disk)),
             found: Mutex::new(kept),
+            had_nothing,
             counters: Counters::default(),
             last_error: Mutex::new(None),
             set_aside: Mutex::new(None),
@@ -318,6 +323,13 @@ impl Persist {
     pub(super) fn say_what_was_set_aside(&self) {
         if let Some(aside) = &*lock(&self.set_aside) {
             aside.log();
+        }
+        if self.had_nothing {
+            tracing::warn!(
+                file = %self.directory.join(disk::FILE).display(),
+                "the file of regions holds none: it was damaged, or made by a start that never was in sync; a full \
+                 sync fills it"
+            );
         }
     }
 
@@ -470,6 +482,8 @@ impl Persist {
 struct Opened {
     disk: Disk,
     kept: Option<Kept>,
+    /// One was there, and has nothing that could be gone on with.
+    had_nothing: bool,
     /// The one that was there, if it had to be set aside.
     set_aside: Option<SetAside>,
 }
@@ -494,9 +508,11 @@ fn open(directory: &Path) -> Result<Opened, DataDirError> {
             _ => DataDirError::Io { path, source },
         }
     })?;
+    let was_there = fs::metadata(directory.join(disk::FILE)).is_ok_and(|file| file.len() > 0);
     match Disk::open(directory) {
         Ok((disk, kept)) => Ok(Opened {
             disk,
+            had_nothing: was_there && kept.is_none(),
             kept,
             set_aside: None,
         }),
@@ -519,6 +535,7 @@ fn begin_anew(directory: &Path, reason: String) -> Result<Opened, DataDirError> 
     Ok(Opened {
         disk,
         kept,
+        had_nothing: false,
         set_aside: Some(SetAside {
             from: path.display().to_string(),
             to: aside.display().to_string(),

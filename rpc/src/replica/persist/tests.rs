@@ -419,6 +419,7 @@ async fn f6_a_damaged_file_is_set_aside() {
                 (ids == [1, 2] && read.next_index == 10) || read == Content::default(),
                 "round {round}: {read:?}"
             );
+            assert_eq!(persist.had_nothing, read == Content::default());
         } else {
             aside += 1;
             assert_eq!(status.errors, 1);

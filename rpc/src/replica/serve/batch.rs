@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::counters::{Fate, Method};
 use super::demand::Demand;
 use super::{Attempt, Headed, Serving, Weight, written};
-use crate::lookup::{Lookup, Reach, items};
+use crate::lookup::{Lookup, Reach, items, size};
 use crate::proto::header::ok_header;
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse};
 use crate::proto::written::Written;
@@ -79,7 +79,12 @@ impl Batch {
         let mut missing: HashMap<Question, Moment> = HashMap::new();
         let mut fate = Fate::Confirmed;
         for _ in 0..ROUNDS {
-            let Ok(_place) = self.serving.batches.enter(weight).await else {
+            let Ok(_place) = self
+                .serving
+                .batches
+                .enter(weight, size(&self.request))
+                .await
+            else {
                 break;
             };
             let wanting = match weight.carry(|| self.look(weight, arrived, &missing)) {

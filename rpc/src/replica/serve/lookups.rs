@@ -183,6 +183,12 @@ impl Inquiry for BatchScanRegionsRequest {
         Weight::of_scan(self.limit, self.ranges.len())
     }
 
+    fn size(&self) -> usize {
+        let keys = self.ranges.iter();
+        let keys = keys.map(|range| range.start_key.len() + range.end_key.len());
+        keys.sum::<usize>() + size_of_val(&self.ranges[..])
+    }
+
     fn lookup(
         &self,
         lookup: &Lookup<'_, '_>,

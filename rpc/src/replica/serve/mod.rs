@@ -54,7 +54,7 @@ use tonic::{Response, Status};
 use self::counters::{Fate, Method, Rejection, ServeCounters};
 use self::demand::Demand;
 use self::fresh::Fresh;
-use self::room::Room;
+use self::room::{Queue, Room};
 use super::ask::Asker;
 use super::state::Shared;
 use crate::config::LimitsConfig;
@@ -236,6 +236,7 @@ impl Serving {
         backend_timeout: Duration,
         regardless: bool,
     ) -> Self {
+        let queue = Queue::new();
         Self {
             shared,
             counters: ServeCounters::new(),
@@ -246,10 +247,10 @@ impl Serving {
             asker: None,
             draining: CancellationToken::new(),
             closed: AtomicBool::new(false),
-            scans: Room::new(SCANS),
-            batches: Room::new(BATCHES),
-            unread: Room::new(UNREAD),
-            unread_scans: Room::new(UNREAD),
+            scans: Room::new(SCANS, &queue),
+            batches: Room::new(BATCHES, &queue),
+            unread: Room::new(UNREAD, &queue),
+            unread_scans: Room::new(UNREAD, &queue),
             scan_bounds: LimitsConfig::default().scan,
         }
     }

@@ -29,7 +29,7 @@ use super::counters::{Method, Rejection};
 use super::demand::Demand;
 use super::room::Place;
 use super::{Attempt, Found, Headed, SWAP_ATTEMPTS, Serving, Weight, message, refusal};
-use crate::lookup::{Bounds, Lookup, Reach, items};
+use crate::lookup::{Bounds, Lookup, Reach, items, size};
 use crate::proto::pdpb::{QueryRegionRequest, QueryRegionResponse};
 use crate::proto::written::Written;
 
@@ -140,7 +140,12 @@ impl<R> QueryStream<R> {
     }
 
     /// Room for the batch in work.
-    fn poll_room(&mut self, weight: Weight, cx: &mut Context<'_>) -> Poll<Result<Place, Rejected>> {
+    fn poll_room(
+        &mut self,
+        weight: Weight,
+        request: &QueryRegionRequest,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Place, Rejected>> {
         if weight == Weight::Light {
             return Poll::Ready(Ok(None));
         }
@@ -150,7 +155,8 @@ impl<R> QueryStream<R> {
         }
         let (unread, room) = (&self.serving.unread, &self.serving.batches);
         let entering = self.entering.get_or_insert_with(|| {
-            let (unread, room) = (unread.enter(weight), room.enter(weight));
+            let size = size(request);
+            let (unread, room) = (unread.enter(weight, size), room.enter(weight, size));
             Box::pin(async move { Ok((unread.await?, room.await?)) })
         });
         let entered = ready!(entering.as_mut().poll(cx));
@@ -196,7 +202,7 @@ where
             },
         };
         let weight = Weight::of_batch(items(&request));
-        let _place = match self.poll_room(weight, cx) {
+        let _place = match self.poll_room(weight, &request, cx) {
             Poll::Ready(Ok(place)) => place,
             Poll::Ready(Err(rejected)) => {
                 let status = self.serving.reject(Method::QueryRegion, rejected);

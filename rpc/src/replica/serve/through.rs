@@ -35,6 +35,11 @@ pub(super) trait Inquiry: Send + Sync + 'static {
         Weight::Light
     }
 
+    /// Bytes that it takes while it waits for room, beyond the few of any.
+    fn size(&self) -> usize {
+        0
+    }
+
     /// The answer from the map, within reach.
     fn lookup(
         &self,
@@ -77,7 +82,7 @@ impl Serving {
         if inquiry.weight() == Weight::Light {
             return self.answer_to(demand, inquiry).await;
         }
-        let unread = self.unread_scans.enter(Weight::Heavy).await;
+        let unread = self.unread_scans.enter(Weight::Heavy, inquiry.size()).await;
         let unread = unread.map_err(|r| self.reject(I::METHOD, r))?;
         let mut answer = self.answer_to(demand, inquiry).await?;
         if let Some(place) = unread {
@@ -197,7 +202,7 @@ impl Serving {
         inquiry: I,
         cluster_id: u64,
     ) -> Result<Looked<I>, Status> {
-        let place = self.scans.enter(Weight::Heavy).await;
+        let place = self.scans.enter(Weight::Heavy, inquiry.size()).await;
         let place = place.map_err(|r| self.reject(I::METHOD, r))?;
         let gone = Gone::default();
         let _waiting = gone.waiting();

@@ -137,7 +137,7 @@ async fn a_scan_stops_once_its_caller_has_gone_or_its_deadline_has_passed() {
     assert_eq!(ended, Err(LookupError::Abandoned));
     // Its places are free again once it has stopped.
     for _ in 0..SCANS {
-        let place = bench.serving.scans.enter(Weight::Heavy).await;
+        let place = bench.serving.scans.enter(Weight::Heavy, 0).await;
         std::mem::forget(place.expect("room"));
     }
     let counts = bench.counts(Method::ScanRegions);

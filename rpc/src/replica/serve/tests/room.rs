@@ -1,6 +1,6 @@
 use tokio::time::Instant;
 
-use super::super::room::PATIENCE;
+use super::super::room::{MOST_WAITING, PATIENCE};
 use super::*;
 
 fn scan(limit: i32) -> Request<ScanRegionsRequest> {
@@ -17,7 +17,7 @@ async fn heavy_scans_beyond_the_room_are_told_so_and_light_ones_are_answered() {
     let pd = bench.pd();
     let mut places = vec![];
     for _ in 0..SCANS {
-        let place = bench.serving.scans.enter(Weight::Heavy).await;
+        let place = bench.serving.scans.enter(Weight::Heavy, 0).await;
         places.push(place.expect("room"));
     }
     let asked = Instant::now();
@@ -56,7 +56,7 @@ async fn a_heavy_batch_waits_for_room_and_ends_the_stream_if_there_is_none() {
     };
     let mut places = vec![];
     for _ in 0..BATCHES {
-        let place = bench.serving.batches.enter(Weight::Heavy).await;
+        let place = bench.serving.batches.enter(Weight::Heavy, 0).await;
         places.push(place.expect("room"));
     }
     let mut stream = QueryOf(&bench).stream(vec![batch(10), batch(2_000), batch(2_000)]);
@@ -69,7 +69,7 @@ async fn a_heavy_batch_waits_for_room_and_ends_the_stream_if_there_is_none() {
     let (answer, ()) = tokio::join!(stream.next(), freed);
     let answer = answer.expect("a frame").expect("room");
     assert_eq!(answer.regions_by_id.len(), 1);
-    let again = bench.serving.batches.enter(Weight::Heavy).await;
+    let again = bench.serving.batches.enter(Weight::Heavy, 0).await;
     let end = stream.next().await.expect("an end");
     assert_eq!(end.expect_err("no room").code(), Code::ResourceExhausted);
     assert!(stream.next().await.is_none());
@@ -104,4 +104,54 @@ async fn answers_to_heavy_batches_that_nobody_reads_are_bounded() {
     // And who goes away leaves its place.
     drop(unread.pop());
     assert!(heavy().next().await.expect("a frame").is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_bounded_in_bytes_for_all_rooms_together() {
+    let bench = Bench::fresh();
+    let serving = &bench.serving;
+    let mut places = vec![];
+    for _ in 0..BATCHES {
+        // However large: it does not wait.
+        let place = serving.batches.enter(Weight::Heavy, MOST_WAITING).await;
+        places.push(place.expect("room"));
+    }
+    for _ in 0..SCANS {
+        let place = serving.scans.enter(Weight::Heavy, 0).await;
+        places.push(place.expect("room"));
+    }
+    let asked = Instant::now();
+    let large = serving.batches.enter(Weight::Heavy, MOST_WAITING / 2);
+    let behind = async {
+        tokio::task::yield_now().await;
+        // Would be too much together with the one that waits, before whichever room: told so at once.
+        let refused = serving
+            .scans
+            .enter(Weight::Heavy, MOST_WAITING / 2 + 1)
+            .await;
+        assert!(refused.is_err());
+        assert_eq!(asked.elapsed().as_millis(), 0);
+        let small = serving.scans.enter(Weight::Heavy, MOST_WAITING / 4).await;
+        assert!(small.is_err(), "waits, and finds no room");
+        assert_eq!(asked.elapsed(), PATIENCE);
+    };
+    let (large, ()) = tokio::join!(large, behind);
+    assert!(large.is_err());
+    // Who has waited is no longer in the queue.
+    let asked = Instant::now();
+    let again = serving.scans.enter(Weight::Heavy, MOST_WAITING / 2 + 1);
+    assert!(again.await.is_err());
+    assert_eq!(asked.elapsed(), PATIENCE);
+}
+
+#[test]
+fn the_size_of_a_request_is_what_its_keys_take() {
+    use crate::lookup::size;
+    let batch = QueryRegionRequest {
+        keys: vec![vec![0; 10].into(); 3],
+        prev_keys: vec![vec![0; 5].into()],
+        ids: vec![1; 4],
+        ..QueryRegionRequest::default()
+    };
+    assert_eq!(size(&batch), 30 + 5 + 4 * size_of::<bytes::Bytes>() + 4 * 8);
 }
