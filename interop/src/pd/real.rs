@@ -183,6 +183,8 @@ impl Real {
 
     /// Kills all members: etcd is in them.
     pub async fn away(&mut self) -> Result<(), InteropError> {
+        // What a PD is told reaches its storage a little later; the cluster itself has to be there again.
+        sleep(IN_STEP).await;
         kill_all(&mut self.servers).await
     }
 
