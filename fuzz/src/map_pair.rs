@@ -179,7 +179,7 @@ impl MapPair {
     fn loaded(&self, bytes: &mut Bytes<'_>) -> Self {
         let (mut load, mut model) = (BulkLoad::new(), SequentialMap::new());
         let mut refused = Vec::new();
-        for place in 0..bytes.byte().into() {
+        for _ in 0..bytes.byte().into() {
             let (start, kind) = (bytes.pair(), bytes.byte());
             // Some meet others, by range or id; ids that lie far apart are not counted.
             let end = start.saturating_add(1 + u16::from(kind / 16));
