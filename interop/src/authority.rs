@@ -104,39 +104,42 @@ pub async fn bootstrap(
     client: &mut PdClient<Channel>,
     cluster_id: u64,
 ) -> Result<(), InteropError> {
-    let header = Some(pdpb::RequestHeader {
-        cluster_id,
-        ..Default::default()
-    });
     let store = |id: u64| metapb::Store {
         id,
         address: format!("127.0.0.1:{}", 20160 + id),
         version: "9.0.0-alpha".to_owned(),
         ..Default::default()
     };
-    let region = metapb::Region {
-        id: 10,
-        region_epoch: Some(metapb::RegionEpoch {
-            conf_ver: 1,
-            version: 1,
-        }),
-        peers: vec![metapb::Peer {
-            id: 11,
-            store_id: STORES[0],
-            ..Default::default()
-        }],
-        ..Default::default()
-    };
     let answer = client
-        .bootstrap(pdpb::BootstrapRequest {
-            header: header.clone(),
-            store: Some(store(STORES[0])),
-            region: Some(region),
-        })
+        .bootstrap(first_region(cluster_id, store(STORES[0])))
         .await
         .map_err(InteropError::call("Bootstrap"))?;
     reject("Bootstrap", answer.get_ref().header.as_ref())?;
     put_stores(client, cluster_id, STORES.map(store)).await
+}
+
+/// What makes a new cluster: its first store, and the region of everything on it.
+pub fn first_region(cluster_id: u64, store: metapb::Store) -> pdpb::BootstrapRequest {
+    pdpb::BootstrapRequest {
+        header: Some(pdpb::RequestHeader {
+            cluster_id,
+            ..Default::default()
+        }),
+        region: Some(metapb::Region {
+            id: 10,
+            region_epoch: Some(metapb::RegionEpoch {
+                conf_ver: 1,
+                version: 1,
+            }),
+            peers: vec![metapb::Peer {
+                id: 11,
+                store_id: store.id,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }),
+        store: Some(store),
+    }
 }
 
 /// Registers stores, or what has changed of them.

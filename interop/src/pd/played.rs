@@ -12,7 +12,6 @@ use std::time::Duration;
 use tidegate::leader::{EmbeddedLeader, LeaderConfig};
 use tidegate::pd::Dialect;
 use tidegate::proto::pdpb;
-use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 use crate::authority::wait_for_leader;
@@ -84,13 +83,7 @@ impl Played {
         let mut listeners = Vec::new();
         let mut seats = Vec::new();
         for i in 0..MEMBERS {
-            let listener = TcpListener::bind(("127.0.0.1", 0))
-                .await
-                .map_err(InteropError::system("listen for a member"))?;
-            let addr = listener
-                .local_addr()
-                .map_err(InteropError::system("read a port"))?;
-            let relay = Relay::start(addr).await?;
+            let (listener, relay) = Relay::before_listener().await?;
             let member = pdpb::Member {
                 name: format!("pd-{i}"),
                 member_id: 100 + i as u64,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::proto::pdpb;
-use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 use tonic::transport::{Channel, Endpoint};
 
@@ -49,13 +48,7 @@ impl Real {
         let (at, cluster_id) = leading(&mut servers, false).await?;
         let (mut bound, mut urls) = (Vec::new(), HashMap::new());
         for server in &servers {
-            let listener = TcpListener::bind(("127.0.0.1", 0))
-                .await
-                .map_err(InteropError::system("listen for a member"))?;
-            let addr = listener
-                .local_addr()
-                .map_err(InteropError::system("read a port"))?;
-            let relay = Relay::start(addr).await?;
+            let (listener, relay) = Relay::before_listener().await?;
             urls.insert(server.name().to_owned(), relay.url());
             bound.push((listener, relay));
         }
@@ -183,8 +176,6 @@ impl Real {
 
     /// Kills all members: etcd is in them.
     pub async fn away(&mut self) -> Result<(), InteropError> {
-        // What a PD is told reaches its storage a little later; the cluster itself has to be there again.
-        sleep(IN_STEP).await;
         kill_all(&mut self.servers).await
     }
 

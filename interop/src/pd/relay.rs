@@ -25,6 +25,17 @@ pub struct Relay {
 }
 
 impl Relay {
+    /// A listener on a free port and the relay to it: an address that can be cut off.
+    pub async fn before_listener() -> Result<(TcpListener, Self), InteropError> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .map_err(InteropError::system("listen for a member"))?;
+        let addr = listener
+            .local_addr()
+            .map_err(InteropError::system("read a port"))?;
+        Ok((listener, Self::start(addr).await?))
+    }
+
     /// Listens on a free port for connections to `target`, which may be nobody's yet.
     pub async fn start(target: SocketAddr) -> Result<Self, InteropError> {
         let listener = TcpListener::bind(("127.0.0.1", 0))

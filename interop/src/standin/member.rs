@@ -9,14 +9,16 @@ use http::Method;
 use tidegate::leader::{EmbeddedLeader, LeaderConfig};
 use tidegate::pd::Dialect;
 use tidegate::proto::convert::region_from_pb;
-use tidegate::proto::{metapb, pdpb};
+use tidegate::proto::pdpb;
+use tidegate::proto::pdpb::pd_client::PdClient;
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 use tokio::time::sleep;
 use tonic::Status;
 use tonic::body::Body;
 
 use super::table::{Lead, Recorder, Table};
-use crate::authority::{put_stores, reject};
+use crate::authority::{first_region, put_stores, reject};
 use crate::client::connect;
 use crate::error::InteropError;
 use crate::pd::front::{GET_MEMBERS, Told, Way, pass, serve};
@@ -32,6 +34,9 @@ const FOLLOWER_TOO: [&str; 6] = [
     "/pdpb.PD/BatchScanRegions",
     "/pdpb.PD/QueryRegion",
 ];
+/// What tells the leader of stores.
+const TELLS_OF_STORES: [&str; 2] = ["/pdpb.PD/Bootstrap", "/pdpb.PD/PutStore"];
+const GET_ALL_STORES: &str = "/pdpb.PD/GetAllStores";
 const TRANSFER: &str = "/pd/api/v1/leader/transfer/";
 const MEMBER: &str = "/pd/api/v1/members/name/";
 
@@ -65,7 +70,6 @@ struct Now {
 struct Reign {
     server: EmbeddedLeader,
     lead: Lead,
-    stores: Vec<metapb::Store>,
 }
 
 /// Runs until it is removed from the cluster or told to end.
@@ -98,10 +102,11 @@ pub async fn run(member: &Member, stop: impl Future<Output = ()>) -> Result<(), 
         .map_err(InteropError::system("join the cluster"))?;
     let now = Arc::new(RwLock::new(Now::default()));
     let (name, sight, files) = (member.name.clone(), Arc::clone(&now), table.clone());
+    let telling = Arc::new(Mutex::new(()));
     let serving = serve(listener, move |request| {
         let now = sight.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let (name, files) = (name.clone(), files.clone());
-        async move { answer(&name, &now, &files, request).await }
+        let (name, files, telling) = (name.clone(), files.clone(), Arc::clone(&telling));
+        async move { answer(&name, &now, &files, &telling, request).await }
     });
     let outcome = tokio::select! {
         outcome = sit(member, &table, cluster_id, &now) => outcome,
@@ -140,10 +145,7 @@ async fn sit(
                 let left = ended.lead.resign();
                 left.map_err(InteropError::system("leave the lead"))?;
             }
-            Some(mut going) => {
-                going.keep_stores(table, cluster_id).await?;
-                reign = Some(going);
-            }
+            going => reign = going,
         }
         let leader = table.leader();
         if leader != known {
@@ -188,7 +190,7 @@ async fn begin(
     if let Some(first) = stores.first() {
         let mut client = connect(&server.url()).await?;
         let answer = client
-            .bootstrap(first_region(cluster_id, first))
+            .bootstrap(first_region(cluster_id, first.clone()))
             .await
             .map_err(InteropError::call("Bootstrap"))?;
         reject("Bootstrap", answer.get_ref().header.as_ref())?;
@@ -205,65 +207,34 @@ async fn begin(
     recorder.begin();
     lead.announce(&member.name, &server.url())
         .map_err(InteropError::system("announce the lead"))?;
-    Ok(Reign {
-        server,
-        lead,
-        stores,
-    })
+    Ok(Reign { server, lead })
 }
 
-fn first_region(cluster_id: u64, store: &metapb::Store) -> pdpb::BootstrapRequest {
-    pdpb::BootstrapRequest {
+/// Keeps the stores that the leader on this way was told of: PD has them in its storage before it says so.
+async fn keep_stores(way: &Way, cluster_id: u64, table: &Table) -> Result<(), InteropError> {
+    let question = pdpb::GetAllStoresRequest {
         header: Some(pdpb::RequestHeader {
             cluster_id,
             ..Default::default()
         }),
-        store: Some(store.clone()),
-        region: Some(metapb::Region {
-            id: 10,
-            region_epoch: Some(metapb::RegionEpoch {
-                conf_ver: 1,
-                version: 1,
-            }),
-            peers: vec![metapb::Peer {
-                id: 11,
-                store_id: store.id,
-                ..Default::default()
-            }],
-            ..Default::default()
-        }),
-    }
-}
-
-impl Reign {
-    async fn keep_stores(&mut self, table: &Table, cluster_id: u64) -> Result<(), InteropError> {
-        let question = pdpb::GetAllStoresRequest {
-            header: Some(pdpb::RequestHeader {
-                cluster_id,
-                ..Default::default()
-            }),
-            ..Default::default()
-        };
-        let answer = connect(&self.server.url())
-            .await?
-            .get_all_stores(question)
-            .await
-            .map_err(InteropError::call("GetAllStores"))?
-            .into_inner();
-        if answer.stores != self.stores {
-            table
-                .save_stores(&answer)
-                .map_err(InteropError::system("keep the stores"))?;
-            self.stores = answer.stores;
-        }
-        Ok(())
-    }
+        ..Default::default()
+    };
+    let mut client = PdClient::new(way.channel(GET_ALL_STORES));
+    let answer = client
+        .get_all_stores(question)
+        .await
+        .map_err(InteropError::call("GetAllStores"))?
+        .into_inner();
+    table
+        .save_stores(&answer)
+        .map_err(InteropError::system("keep the stores"))
 }
 
 async fn answer(
     name: &str,
     now: &Now,
     table: &Table,
+    telling: &Mutex<()>,
     request: http::Request<Body>,
 ) -> http::Response<Body> {
     let path = request.uri().path().to_owned();
@@ -282,6 +253,15 @@ async fn answer(
         && (path.ends_with("QueryRegion")
             || request.headers().contains_key("pd-allow-follower-handle"));
     match &now.leader {
+        Some((_, way)) if leads && TELLS_OF_STORES.contains(&&*path) => {
+            // One after the other: what is kept last is what was told last.
+            let _one = telling.lock().await;
+            let answer = pass(way.channel(&path), request).await;
+            match keep_stores(way, now.cluster_id, table).await {
+                Ok(()) => answer,
+                Err(error) => Status::internal(error.to_string()).into_http(),
+            }
+        }
         Some((_, way)) if leads || follows || path.starts_with("/etcdserverpb.") => {
             pass(way.channel(&path), request).await
         }

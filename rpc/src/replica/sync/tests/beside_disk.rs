@@ -56,9 +56,7 @@ async fn apply(directory: Option<&Path>) -> f64 {
     stream.send(frame(index, vec![]));
     applied(index).await;
     if let Some(persist) = world.shared.persist() {
-        while persist.status().index != index {
-            sleep(Duration::from_millis(10)).await;
-        }
+        kept(persist, index).await;
     }
     let mut rng = SmallRng::seed_from_u64(1);
     let frames: Vec<_> = (0..FRAMES)
@@ -75,9 +73,7 @@ async fn apply(directory: Option<&Path>) -> f64 {
     applied(index).await;
     let took = begun.elapsed().as_secs_f64() * 1e6 / (FRAMES * FRAME) as f64;
     if let Some(persist) = world.shared.persist() {
-        while persist.status().index != index {
-            sleep(Duration::from_millis(10)).await;
-        }
+        kept(persist, index).await;
         let status = persist.status();
         println!(
             "  on disk {:.1} s after the last frame; {} writes of {} records and {:.0} MB in {:.1} s, the first {REGIONS} \
@@ -95,7 +91,24 @@ async fn apply(directory: Option<&Path>) -> f64 {
     if let Some(writer) = writer {
         writer.await.unwrap();
     }
+    drop(world.shared);
+    if let Some(directory) = directory {
+        let found = Persist::open(directory.to_owned()).await.unwrap().status();
+        assert_eq!((found.index, found.set_aside), (index, 0));
+    }
     took
+}
+
+/// Waits until what was applied up to `index` is on disk.
+async fn kept(persist: &Persist, index: u64) {
+    let written = async {
+        while persist.status().index != index {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let in_time = timeout(Duration::from_secs(60), written).await;
+    let status = persist.status();
+    assert!(in_time.is_ok() && status.errors == 0, "{status:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
