@@ -72,7 +72,7 @@ impl Fixture {
             version: 60,
         };
         Region::builder(id, range, epoch)
-            .peers(peers.to_vec())
+            .peers(peers)
             .leader(Some(peers[(change % 3) as usize]))
             .build()
             .expect("ids begin above 0")
@@ -96,7 +96,7 @@ impl Fixture {
                 ..whole.epoch()
             };
             Region::builder(id, range, epoch)
-                .peers(whole.peers().to_vec())
+                .peers(whole.peers())
                 .leader(whole.leader())
                 .build()
                 .expect("ids begin above 0")

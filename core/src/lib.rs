@@ -171,5 +171,6 @@ pub use map::{
 pub use provenance::Provenance;
 pub use range::KeyRange;
 pub use region::{
-    Buckets, Details, DownPeer, Flashback, Peer, PeerRole, Region, RegionBuilder, RegionStats,
+    Buckets, Details, DownPeer, Flashback, Peer, PeerRole, Peers, Region, RegionBuilder,
+    RegionStats,
 };

@@ -1,9 +1,17 @@
 //! What a region is: the immutable descriptor that lookups answer with.
 
+mod members;
+mod peers;
+
+use std::fmt;
+
 use crate::epoch::RegionEpoch;
 use crate::error::InvalidRegion;
 use crate::key::Key;
 use crate::range::KeyRange;
+
+use members::Members;
+pub use peers::{Peers, PeersIter};
 
 /// What a peer may do in its Raft group.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -89,29 +97,30 @@ pub struct Details {
 ///
 /// Immutable. A change of any part is a new `Region`, usually with a higher
 /// epoch; a change of leader keeps the epoch.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Eq, PartialEq)]
 #[repr(C)]
 pub struct Region {
     // The order matters: what a lookup answers with stands together, before the
     // range's start, which only walks and ties read. See the layout of `Entry`.
-    leader: Option<Peer>,
-    epoch: RegionEpoch,
+    members: Members,
     id: u64,
+    epoch: RegionEpoch,
     range: KeyRange,
-    peers: Box<[Peer]>,
     // Invariant: never a box of the default value.
     details: Option<Box<Details>>,
 }
 
 /// Collects the parts of a [`Region`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct RegionBuilder {
     id: u64,
     range: KeyRange,
     epoch: RegionEpoch,
+    // Without regard to who leads among them: whatever they say of it, `leader`
+    // counts in the end.
+    members: Members,
     leader: Option<Peer>,
-    peers: Box<[Peer]>,
     details: Option<Box<Details>>,
 }
 
@@ -124,8 +133,8 @@ impl Region {
             id,
             range,
             epoch,
+            members: Members::EMPTY,
             leader: None,
-            peers: Box::default(),
             details: None,
         }
     }
@@ -136,8 +145,8 @@ impl Region {
             id: self.id,
             range: self.range.clone(),
             epoch: self.epoch,
-            leader: self.leader,
-            peers: self.peers.clone(),
+            members: self.members.clone(),
+            leader: self.leader(),
             details: self.details.clone(),
         }
     }
@@ -178,15 +187,18 @@ impl Region {
     }
 
     /// All peers, in the order in which they were reported.
+    #[inline]
     #[must_use]
-    pub const fn peers(&self) -> &[Peer] {
-        &self.peers
+    pub const fn peers(&self) -> Peers<'_> {
+        self.members.peers()
     }
 
-    /// The peer that leads, if it is known.
+    /// The peer that leads, if it is known. It was reported apart from the peers,
+    /// and need not be one of them.
+    #[inline]
     #[must_use]
-    pub const fn leader(&self) -> Option<Peer> {
-        self.leader
+    pub fn leader(&self) -> Option<Peer> {
+        self.members.leader()
     }
 
     /// What few lookups ask for; `None` if all of it is empty.
@@ -202,13 +214,41 @@ impl Region {
         self.epoch.is_recreated() && !self.range.is_all()
     }
 
+    /// The parts that a lookup answers with, and how many bytes behind the beginning
+    /// of the region each ends.
+    #[cfg(all(test, not(tidegate_loom)))]
+    pub(crate) fn ends_of_what_a_lookup_reads(&self) -> [(&'static str, usize); 4] {
+        fn end<T>(region: &Region, part: &T) -> usize {
+            std::ptr::from_ref(part).addr() + size_of::<T>() - std::ptr::from_ref(region).addr()
+        }
+        [
+            ("members", end(self, &self.members)),
+            ("id", end(self, &self.id)),
+            ("epoch", end(self, &self.epoch)),
+            ("end", end(self, self.range.end())),
+        ]
+    }
+
     /// Bytes of memory that the region refers to.
     pub(crate) fn heap_bytes(&self) -> usize {
         let details = self.details.as_deref();
         self.start().heap_bytes()
             + self.end().heap_bytes()
-            + size_of_val(&*self.peers)
+            + self.members.heap_bytes()
             + details.map_or(0, |details| size_of::<Details>() + details.heap_bytes())
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("id", &self.id)
+            .field("range", &self.range)
+            .field("epoch", &self.epoch)
+            .field("leader", &self.leader())
+            .field("peers", &self.peers())
+            .field("details", &self.details)
+            .finish()
     }
 }
 
@@ -240,13 +280,16 @@ impl RegionBuilder {
         self
     }
 
-    /// Sets the peers.
-    pub fn peers(mut self, peers: impl Into<Box<[Peer]>>) -> Self {
-        self.peers = peers.into();
+    /// Sets the peers, in the order in which they were reported.
+    ///
+    /// Up to four peers allocate nothing, as long as their stores have ids of 32
+    /// bits and the leader, if it is set, is one of them.
+    pub fn peers(mut self, peers: impl IntoIterator<Item = Peer>) -> Self {
+        self.members = Members::of(peers);
         self
     }
 
-    /// Sets the leader; `None` if it is not known.
+    /// Sets the leader, before or after the peers; `None` if it is not known.
     pub const fn leader(mut self, leader: Option<Peer>) -> Self {
         self.leader = leader;
         self
@@ -271,10 +314,22 @@ impl RegionBuilder {
             id: self.id,
             range: self.range,
             epoch: self.epoch,
-            leader: self.leader,
-            peers: self.peers,
+            members: self.members.led_by(self.leader),
             details: self.details,
         })
+    }
+}
+
+impl fmt::Debug for RegionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegionBuilder")
+            .field("id", &self.id)
+            .field("range", &self.range)
+            .field("epoch", &self.epoch)
+            .field("leader", &self.leader)
+            .field("peers", &self.members.peers())
+            .field("details", &self.details)
+            .finish()
     }
 }
 
@@ -295,24 +350,76 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_builder_from_a_region_keeps_every_part() {
-        let peer = Peer {
-            id: 3,
-            store_id: 4,
+    fn peer(id: u64) -> Peer {
+        Peer {
+            id,
+            store_id: id + 1,
             role: PeerRole::Learner,
             is_witness: true,
+        }
+    }
+
+    /// Regions whose members are in place, too many, and led by a stranger.
+    fn regions() -> [Region; 3] {
+        let region = |count, leader| {
+            Region::builder(9, KeyRange::all(), RegionEpoch::new(2, 3))
+                .peers((1..=count).map(peer))
+                .leader(Some(peer(leader)))
+                .details(Details {
+                    pending_peers: vec![peer(3)],
+                    ..Details::default()
+                })
+                .build()
+                .expect("a valid region")
         };
-        let region = Region::builder(9, KeyRange::all(), RegionEpoch::new(2, 3))
-            .peers([peer])
-            .leader(Some(peer))
-            .details(Details {
-                pending_peers: vec![peer],
-                ..Details::default()
-            })
-            .build()
-            .expect("a valid region");
-        assert_eq!(region.to_builder().build(), Ok(region));
+        [region(3, 2), region(5, 4), region(3, 7)]
+    }
+
+    #[test]
+    fn a_builder_from_a_region_keeps_every_part() {
+        for region in regions() {
+            assert_eq!(region.to_builder().build().as_ref(), Ok(&region));
+            assert_eq!(region.clone(), region);
+        }
+    }
+
+    #[test]
+    fn peers_and_leader_can_be_set_in_any_order() {
+        for region in regions() {
+            let plain = region.to_builder().peers([]).leader(None);
+            let (peers, leader) = (region.peers(), region.leader());
+            let peers_first = plain.clone().peers(peers).leader(leader);
+            assert_eq!(peers_first.build().as_ref(), Ok(&region));
+            let leader_first = plain.clone().leader(leader).peers(peers);
+            assert_eq!(leader_first.build().as_ref(), Ok(&region));
+            let twice = plain.leader(Some(peer(1))).peers([peer(1), peer(8)]);
+            let twice = twice.peers(peers).leader(leader);
+            assert_eq!(twice.build().as_ref(), Ok(&region));
+        }
+    }
+
+    #[test]
+    fn regions_differ_by_their_peers_and_by_their_leader() {
+        for region in regions() {
+            let build = |builder: RegionBuilder| builder.build().expect("a valid region");
+            let unled = build(region.to_builder().leader(None));
+            assert_eq!(unled.leader(), None);
+            assert_eq!(unled.peers(), region.peers());
+            assert_ne!(unled, region);
+            let fewer = build(region.to_builder().peers(region.peers().iter().skip(1)));
+            assert_eq!(fewer.leader(), region.leader());
+            assert_ne!(fewer, region);
+        }
+    }
+
+    #[test]
+    fn a_region_prints_its_peers_and_its_leader() {
+        for region in regions() {
+            let (peers, leader) = (region.peers().to_vec(), region.leader());
+            let members = format!("leader: {leader:?}, peers: {peers:?}, details: ");
+            assert!(format!("{region:?}").contains(&members));
+            assert!(format!("{:?}", region.to_builder()).contains(&members));
+        }
     }
 
     #[test]

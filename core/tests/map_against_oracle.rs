@@ -154,15 +154,18 @@ impl Pair {
                     wish,
                 } => {
                     let range = self.range(*start, *width);
-                    // Of different sizes, so that each one's bytes count.
+                    // Of different sizes, so that each one's bytes count: with peers that
+                    // have room in the region, and with too many.
                     let peer = Peer {
                         id: *id,
                         store_id: 1,
                         role: PeerRole::Voter,
                         is_witness: false,
                     };
+                    let peers = [0, 3, 5, 8][(epoch.version % 4) as usize];
                     let region = Region::builder(*id, range, *epoch)
-                        .peers(vec![peer; (epoch.version % 4) as usize])
+                        .peers(std::iter::repeat_n(peer, peers))
+                        .leader((epoch.conf_ver % 2 == 0).then_some(peer))
                         .build()
                         .expect("id above 0");
                     batch.put_if(region, *provenance, self.expect(wish));

@@ -8,6 +8,8 @@ use tidegate_core::{
 
 use support::{Shape, region, stream};
 
+const PEER: usize = size_of::<Peer>();
+
 fn bytes_after(map: &RegionMap, region: Region) -> usize {
     assert!(!map.put(region, stream(1)).is_refused());
     map.pin()
@@ -32,9 +34,20 @@ fn each_part_of_a_region_counts_while_it_is_live() {
         role: PeerRole::Voter,
         is_witness: false,
     };
-    let with_peers = first.to_builder().peers([peer; 3]).build().expect("valid");
-    let peers = 3 * size_of::<Peer>();
-    assert_eq!(bytes_after(&map, with_peers), one + peers);
+    // Up to four peers have room in the region; more are in a list of their own, behind
+    // the list's pointer and length and the leader.
+    let with_peers = |peers: &[Peer], leader| {
+        let builder = first.to_builder().peers(peers.iter().copied());
+        let region = builder.leader(leader).build().expect("valid");
+        bytes_after(&map, region) - one
+    };
+    let boxed = |peers| size_of::<Box<[Peer]>>() + size_of::<Option<Peer>>() + peers * PEER;
+    assert_eq!(with_peers(&[peer; 4], Some(peer)), 0);
+    assert_eq!(with_peers(&[peer; 5], None), boxed(5));
+    assert_eq!(with_peers(&[peer; 5], Some(peer)), boxed(5));
+    let stranger = Peer { id: 8, ..peer };
+    assert_eq!(with_peers(&[peer; 3], Some(stranger)), boxed(3));
+    assert_eq!(with_peers(&[], None), 0);
 
     let details = Details {
         down_peers: vec![DownPeer {
@@ -48,7 +61,7 @@ fn each_part_of_a_region_counts_while_it_is_live() {
         }),
         ..Details::default()
     };
-    let lists = size_of::<DownPeer>() + 2 * size_of::<Peer>() + 2 * size_of::<Key>() + 40;
+    let lists = size_of::<DownPeer>() + 2 * PEER + 2 * size_of::<Key>() + 40;
     let detailed = first.to_builder().details(details).build().expect("valid");
     assert_eq!(
         bytes_after(&map, detailed),

@@ -395,15 +395,17 @@ impl MapPair {
             version: u64::from(epoch_and_leader & 7),
             conf_ver: u64::from(epoch_and_leader >> 3 & 3),
         };
-        let peers = [1, 2, 3].map(|n| Peer {
+        // Few enough to have room in the region, or too many.
+        let count = if epoch.conf_ver == 3 { 5 } else { 3 };
+        let peers = [1, 2, 3, 4, 5].map(|n| Peer {
             id: 10 * id + n,
             store_id: n,
             role: PeerRole::Voter,
             is_witness: false,
         });
-        let leader = peers.get(usize::from(epoch_and_leader >> 5 & 3)).copied();
+        let leader = peers.get(usize::from(epoch_and_leader >> 5)).copied();
         let region = Region::builder(id, range, epoch)
-            .peers(peers.to_vec())
+            .peers(peers.into_iter().take(count))
             .leader(leader);
         let time = bytes.byte();
         let at = |nanos: u8| Moment::from_nanos(1 + u64::from(nanos));

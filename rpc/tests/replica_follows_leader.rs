@@ -60,7 +60,7 @@ fn region(id: u64, version: u64) -> Region {
             version,
         },
     )
-    .peers(vec![peer(1), peer(2), peer(3)])
+    .peers([peer(1), peer(2), peer(3)])
     .leader(Some(peer(1 + version % 3)))
     .build()
     .unwrap()

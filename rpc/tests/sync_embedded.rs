@@ -124,7 +124,7 @@ fn region(id: u64, start: u64, end: u64, version: u64, store: u64) -> Region {
         version,
     };
     Region::builder(id, range, epoch)
-        .peers((1..=3).map(|store| peer(id, store)).collect::<Vec<_>>())
+        .peers((1..=3).map(|store| peer(id, store)))
         .leader(Some(peer(id, store)))
         .build()
         .unwrap()

@@ -35,9 +35,9 @@ pub use ttl::{Standing, Ttl};
 pub use word::StateWord;
 
 /// A region as the map holds it.
-// Layout: what a lookup reads follows the word at once: leader, epoch, id, and
-// the end that decides whether a key is inside. Behind the count of
-// its owners that makes two lines (`shared.rs`).
+// Layout: what a lookup reads follows the word at once: leader and peers, id, epoch,
+// and the end that decides whether a key is inside. Behind the count of its owners
+// that fills two lines (`shared.rs`).
 #[repr(C)]
 pub struct Entry {
     word: StateWord,
@@ -136,7 +136,7 @@ impl Entry {
 
     /// The peer that leads, if it is known.
     #[inline]
-    pub const fn leader(&self) -> Option<Peer> {
+    pub fn leader(&self) -> Option<Peer> {
         self.region.leader()
     }
 

@@ -83,9 +83,9 @@ pub struct MapStats {
     pub pages: usize,
     /// Memory of all that is live, in bytes that it stands in:
     /// the root record, the nodes and pages, whole even where they are not full,
-    /// and the entries with their counts, peers, details and such keys as are too
-    /// long to stand in them ([`Key::INLINE`]). Not what the allocator adds, nor
-    /// garbage, nor free slots and what is kept for reuse.
+    /// and the entries with their counts, details, such keys as are too long to stand
+    /// in them ([`Key::INLINE`]), and peers where they are more than four. Not what the
+    /// allocator adds, nor garbage, nor free slots and what is kept for reuse.
     ///
     /// [`Key::INLINE`]: crate::Key::INLINE
     pub bytes: usize,

@@ -163,7 +163,7 @@ fn region(index: u64, count: u64, moves: u64) -> Region {
             version: 60,
         },
     )
-    .peers(peers.to_vec())
+    .peers(peers)
     .leader(Some(peers[(moves % 3) as usize]))
     .build()
     .expect("ids begin above 0")

@@ -123,7 +123,7 @@ pub fn differs(leader: &Region, other: &Region) -> Option<Kind> {
 
 fn same_peers(one: &Region, other: &Region) -> bool {
     let sorted = |region: &Region| {
-        let mut peers: Vec<_> = region.peers().to_vec();
+        let mut peers = region.peers().to_vec();
         peers.sort_unstable_by_key(|peer| peer.id);
         peers
     };
@@ -214,15 +214,13 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn led(id: u64, start: &str, end: &str, version: u64, store: u64) -> Region {
-        let peers: Vec<Peer> = (1..=3)
-            .map(|store_id| Peer {
-                id: id * 10 + store_id,
-                store_id,
-                role: PeerRole::Voter,
-                is_witness: false,
-            })
-            .collect();
-        let leader = peers.iter().copied().find(|peer| peer.store_id == store);
+        let peers = [1, 2, 3].map(|store_id| Peer {
+            id: id * 10 + store_id,
+            store_id,
+            role: PeerRole::Voter,
+            is_witness: false,
+        });
+        let leader = peers.into_iter().find(|peer| peer.store_id == store);
         Region::builder(
             id,
             KeyRange::new(start, end).expect("a range"),
@@ -247,8 +245,7 @@ pub(crate) mod tests {
     #[test]
     fn the_same_regions_do_not_differ_whatever_the_order_of_their_peers() {
         let one = region(1, "", "m", 2);
-        let mut peers = one.peers().to_vec();
-        peers.reverse();
+        let peers = one.peers().iter().rev();
         let other = one.to_builder().peers(peers).build().expect("a region");
         assert_eq!(
             kinds(
@@ -272,7 +269,7 @@ pub(crate) mod tests {
         assert_eq!(with(region(1, "", "n", 5)), [(1, Kind::RangeDiffers)]);
         let fewer = known[0]
             .to_builder()
-            .peers(known[0].peers()[..2].to_vec())
+            .peers(known[0].peers().iter().take(2))
             .build()
             .expect("a region");
         assert_eq!(with(fewer), [(1, Kind::PeersDiffer)]);

@@ -104,7 +104,7 @@ mod tests {
                 version: 2,
             },
         )
-        .peers(vec![peer(11), peer(12)])
+        .peers([peer(11), peer(12)])
         .leader(Some(peer(11)))
         .details(details)
         .build()
@@ -147,7 +147,7 @@ mod tests {
         );
         let grown = old
             .to_builder()
-            .peers(vec![peer(11), peer(12), peer(13)])
+            .peers([peer(11), peer(12), peer(13)])
             .build()
             .unwrap();
         assert!(

@@ -69,7 +69,7 @@ fn region(id: u64, start: &str, end: &str, version: u64) -> Region {
             version,
         },
     )
-    .peers(vec![peer])
+    .peers([peer])
     .leader(Some(peer))
     .build()
     .unwrap()

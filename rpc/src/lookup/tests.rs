@@ -31,7 +31,7 @@ fn region(id: u64, start: &[u8], end: &[u8]) -> Meta {
             version: 2,
         },
     )
-    .peers(vec![peer(id * 10), peer(id * 10 + 1)])
+    .peers([peer(id * 10), peer(id * 10 + 1)])
     // Every third is between two leaders.
     .leader((!id.is_multiple_of(3)).then(|| peer(id * 10)))
     .details(Details {

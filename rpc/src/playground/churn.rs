@@ -155,7 +155,7 @@ impl Churn {
             .peers()
             .iter()
             .zip(new_id + 1..)
-            .map(|(peer, id)| Peer { id, ..*peer })
+            .map(|(peer, id)| Peer { id, ..peer })
             .collect();
         let on_store = |store: u64| peers.iter().copied().find(|peer| peer.store_id == store);
         let leader = region.leader().and_then(|leader| on_store(leader.store_id));
@@ -191,7 +191,6 @@ impl Churn {
         let others: Vec<Peer> = region
             .peers()
             .iter()
-            .copied()
             .filter(|peer| peer.role == PeerRole::Voter && Some(*peer) != region.leader())
             .collect();
         let leader = *others.get(self.rng.random_range(0..others.len().max(1)))?;

@@ -85,7 +85,21 @@ pub fn region_with(region: &metapb::Region, extras: Extras<'_>) -> Result<Region
         Key::from(&region.end_key[..]),
     )
     .map_err(|_| malformed("end_key", "is not above start_key"))?;
-    let peers = peers_from_pb(&region.peers).ok_or(malformed("peers", "have an unknown role"))?;
+    let epoch = RegionEpoch {
+        conf_ver: epoch.conf_ver,
+        version: epoch.version,
+    };
+    // Straight into the region, which has room for them.
+    let mut all_known = true;
+    let peers = region.peers.iter().map_while(|peer| {
+        let peer = peer_from_pb(peer);
+        all_known = peer.is_some();
+        peer
+    });
+    let builder = Region::builder(region.id, range, epoch).peers(peers);
+    if !all_known {
+        return Err(malformed("peers", "have an unknown role"));
+    }
     let leader = match extras.leader {
         Some(peer) if peer.id != 0 => {
             Some(peer_from_pb(peer).ok_or(malformed("leader", "has an unknown role"))?)
@@ -103,7 +117,9 @@ pub fn region_with(region: &metapb::Region, extras: Extras<'_>) -> Result<Region
     }
     let details = Details {
         down_peers,
-        pending_peers: peers_from_pb(extras.pending_peers)
+        pending_peers: (extras.pending_peers.iter())
+            .map(peer_from_pb)
+            .collect::<Option<_>>()
             .ok_or(malformed("pending_peers", "have an unknown role"))?,
         buckets: extras.buckets.and_then(buckets_from_pb),
         flashback: region.is_in_flashback.then_some(Flashback {
@@ -111,12 +127,7 @@ pub fn region_with(region: &metapb::Region, extras: Extras<'_>) -> Result<Region
         }),
         stats: extras.stats.map(stats_from_pb).unwrap_or_default(),
     };
-    let epoch = RegionEpoch {
-        conf_ver: epoch.conf_ver,
-        version: epoch.version,
-    };
-    Region::builder(region.id, range, epoch)
-        .peers(peers)
+    builder
         .leader(leader)
         .details(details)
         .build()
@@ -176,10 +187,6 @@ pub fn peer_from_pb(peer: &metapb::Peer) -> Option<Peer> {
     })
 }
 
-fn peers_from_pb(peers: &[metapb::Peer]) -> Option<Vec<Peer>> {
-    peers.iter().map(peer_from_pb).collect()
-}
-
 fn buckets_from_pb(buckets: &metapb::Buckets) -> Option<Buckets> {
     (buckets.version != 0 || !buckets.keys.is_empty()).then(|| Buckets {
         version: buckets.version,
@@ -202,7 +209,7 @@ pub fn key_to_pb(key: &Key) -> Bytes {
 }
 
 /// Writes a peer.
-pub fn peer_to_pb(peer: &Peer) -> metapb::Peer {
+pub fn peer_to_pb(peer: Peer) -> metapb::Peer {
     let role = match peer.role {
         PeerRole::Voter => metapb::PeerRole::Voter,
         PeerRole::Learner => metapb::PeerRole::Learner,
@@ -238,7 +245,7 @@ pub fn region_to_pb(region: &Region) -> metapb::Region {
 
 /// The leader of a region, absent when it is unknown.
 pub fn leader_to_pb(region: &Region) -> Option<metapb::Peer> {
-    region.leader().as_ref().map(peer_to_pb)
+    region.leader().map(peer_to_pb)
 }
 
 /// The buckets of a region, absent when there are none.
@@ -270,7 +277,7 @@ pub fn down_peers_to_pb(region: &Region) -> Vec<pdpb::PeerStats> {
         .map_or(&[][..], |details| &details.down_peers);
     down.iter()
         .map(|down| pdpb::PeerStats {
-            peer: Some(peer_to_pb(&down.peer)),
+            peer: Some(peer_to_pb(down.peer)),
             down_seconds: down.down_seconds,
         })
         .collect()
@@ -281,7 +288,7 @@ pub fn pending_peers_to_pb(region: &Region) -> Vec<metapb::Peer> {
     let pending = region
         .details()
         .map_or(&[][..], |details| &details.pending_peers);
-    pending.iter().map(peer_to_pb).collect()
+    pending.iter().copied().map(peer_to_pb).collect()
 }
 
 /// A region as lookups answer it: without a leader when it is unknown (scans put an empty peer there).

@@ -54,7 +54,7 @@ pub async fn leader_with(config: LeaderConfig, regions: u64) -> EmbeddedLeader {
                 version,
             },
         )
-        .peers(vec![peer])
+        .peers([peer])
         .leader(Some(peer))
         .build()
         .expect("a region")

@@ -82,7 +82,7 @@ fn with_leader(id: u64, start: &str, end: &str, version: u64, leader: u64) -> Re
             version,
         },
     )
-    .peers(vec![peer])
+    .peers([peer])
     .leader(Some(peer))
     .build()
     .unwrap()

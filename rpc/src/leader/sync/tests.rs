@@ -70,7 +70,7 @@ fn region(id: u64, version: u64) -> Region {
             version,
         },
     )
-    .peers(vec![peer])
+    .peers([peer])
     .leader(Some(peer))
     .build()
     .unwrap()

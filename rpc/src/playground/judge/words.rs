@@ -150,7 +150,7 @@ mod tests {
             is_witness: false,
         };
         Region::builder(id, range, epoch)
-            .peers(vec![peer])
+            .peers([peer])
             .leader(Some(peer))
             .build()
             .expect("a region")

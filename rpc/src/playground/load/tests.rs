@@ -162,7 +162,7 @@ async fn an_old_answer_is_behind_and_then_stale() {
             .map(Arc::clone)
             .expect("held");
         held.to_builder()
-            .leader(Some(held.peers()[1]))
+            .leader(held.peers().get(1))
             .build()
             .expect("valid")
     };

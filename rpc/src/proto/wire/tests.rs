@@ -56,18 +56,27 @@ fn details() -> impl Strategy<Value = Details> {
         })
 }
 
+/// Which of the peers leads, and who does if they are not as many.
+fn leader() -> impl Strategy<Value = Option<(usize, Peer)>> {
+    prop::option::of((0..7usize, peer()))
+}
+
 fn region() -> impl Strategy<Value = Region> {
     (
         number(),
         (key(), key()),
         (number(), number()),
-        prop::collection::vec(peer(), 0..5),
-        prop::option::of(peer()),
+        prop::collection::vec(peer(), 0..7),
+        leader(),
         prop::option::of(details()),
     )
         .prop_filter_map("a region", |(id, keys, epoch, peers, leader, details)| {
             let range = KeyRange::new(&keys.0[..], &keys.1[..]).ok()?;
             let epoch = RegionEpoch::new(epoch.0, epoch.1);
+            let leader = leader.map(|(which, other)| match peers.get(which) {
+                Some(one_of_them) => *one_of_them,
+                None => other,
+            });
             let region = Region::builder(id, range, epoch)
                 .peers(peers)
                 .leader(leader);

@@ -82,7 +82,7 @@ mod tests {
             version: 4,
         };
         Region::builder(9, range, epoch)
-            .peers(vec![peer(1), peer(2)])
+            .peers([peer(1), peer(2)])
             .leader(Some(peer(2)))
             .details(Details {
                 down_peers: vec![DownPeer {

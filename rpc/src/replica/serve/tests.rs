@@ -146,7 +146,7 @@ fn map_of(regions: &[(u64, &[u8], &[u8])]) -> RegionMap {
                 version: 2,
             },
         )
-        .peers(vec![leader])
+        .peers([leader])
         .leader(Some(leader))
         .build()
         .expect("a region");
