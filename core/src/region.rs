@@ -214,18 +214,19 @@ impl Region {
         self.epoch.is_recreated() && !self.range.is_all()
     }
 
-    /// The parts that a lookup answers with, and how many bytes behind the beginning
-    /// of the region each ends.
+    /// The parts that a lookup answers with, how many bytes behind the beginning of the
+    /// region each ends, and in which line it may.
     #[cfg(all(test, not(tidegate_loom)))]
-    pub(crate) fn ends_of_what_a_lookup_reads(&self) -> [(&'static str, usize); 4] {
+    pub(crate) fn ends_of_what_a_lookup_reads(&self) -> [(&'static str, usize, usize); 5] {
         fn end<T>(region: &Region, part: &T) -> usize {
             std::ptr::from_ref(part).addr() + size_of::<T>() - std::ptr::from_ref(region).addr()
         }
         [
-            ("members", end(self, &self.members)),
-            ("id", end(self, &self.id)),
-            ("epoch", end(self, &self.epoch)),
-            ("end", end(self, self.range.end())),
+            ("leader", Members::IDS_END, 1),
+            ("members", end(self, &self.members), 2),
+            ("id", end(self, &self.id), 2),
+            ("epoch", end(self, &self.epoch), 2),
+            ("end", end(self, self.range.end()), 2),
         ]
     }
 
