@@ -4,7 +4,7 @@
 //! where they differ, most bytes between the differences are the same (`_r`, the
 //! zeros of a small handle, the group markers of the encoding). So a node keeps
 //! one key to compare with, its *base*, and the set of positions at which its
-//! keys *vary*. The bytes of a key at the first eight of these positions, as a
+//! keys *vary*. The bytes of a key at the first four of these positions, as a
 //! big-endian number, are its *head*; all other positions before the last of
 //! them are the same in every key of the node. Beyond its end a key counts as
 //! zeros.
@@ -12,7 +12,7 @@
 //! # Why numbers suffice
 //!
 //! Of two keys of the node, the first position at which they differ is one that
-//! varies. If it is among the eight, their heads differ the same way; if not,
+//! varies. If it is among the four, their heads differ the same way; if not,
 //! their heads are equal. So a smaller head means a smaller key, while equal
 //! heads mean nothing.
 //!
@@ -21,8 +21,10 @@
 //! agree with it before: their heads begin as its own does. It takes the lowest
 //! head, or the highest, that begins so.
 //!
-//! Eight bytes of head are half a line of a leaf per slot less than sixteen, and
-//! tell the regions of a node apart also where it spans tables.
+//! Four bytes tell the regions of a node apart where a table's handles vary, table
+//! boundaries included, and need a fourth of a leaf's lines less than eight. Where
+//! they do not (long keys that vary in many letters), a lookup reads the whole keys
+//! only of those that begin with the very bytes that are sought.
 //!
 //! # What makes it fast
 //!
@@ -43,7 +45,7 @@ const LANE: usize = 16;
 const BASE: usize = 3 * LANE;
 
 /// Bytes of a head.
-const HEAD: usize = 8;
+const HEAD: usize = 4;
 
 /// Where the number of keys stands in `Heads::marks`.
 const LEN_SHIFT: u32 = 56;
@@ -55,7 +57,7 @@ const PADDED: usize = 64;
 const BLANK: u8 = PADDED as u8 - 1;
 
 /// In the place of a head that is not there: no head is greater.
-const VACANT: u64 = u64::MAX;
+const VACANT: u32 = u32::MAX;
 
 /// The sorted keys of a node, as far as a search needs them.
 #[derive(Clone)]
@@ -63,15 +65,15 @@ const VACANT: u64 = u64::MAX;
 pub(super) struct Heads {
     // Invariant: bit `i` below `BASE` is set if all keys are known to be as `base`
     // is at position `i`: it does not vary, and lies before the last of
-    // `positions` if there are eight. The highest byte is the number of keys.
+    // `positions` if there are four. The highest byte is the number of keys.
     marks: u64,
-    // Invariant: the first eight positions at which the keys vary, in ascending
+    // Invariant: the first four positions at which the keys vary, in ascending
     // order; in the place of those that are missing, `BLANK`.
     positions: [u8; HEAD],
     base: [u8; BASE],
     // Invariant: ascending; `heads[i]` is the head of key `i`. Those past `len` are
     // `VACANT`, so that counting needs no bound.
-    heads: [u64; CAPACITY],
+    heads: [u32; CAPACITY],
 }
 
 /// A key in the form in which nodes look for it; made once for a whole descent.
@@ -95,9 +97,9 @@ impl<'k> Sought<'k> {
     /// The bytes at `positions`, as a number. As many steps for every node: a
     /// wrong guess at how many positions vary costs more than all of them.
     #[inline]
-    fn head(&self, positions: [u8; HEAD]) -> u64 {
+    fn head(&self, positions: [u8; HEAD]) -> u32 {
         positions.iter().fold(0, |head, &position| {
-            head << 8 | u64::from(self.padded[usize::from(position) % PADDED])
+            head << 8 | u32::from(self.padded[usize::from(position) % PADDED])
         })
     }
 }
@@ -164,7 +166,7 @@ impl Heads {
     }
 
     #[inline]
-    fn as_slice(&self) -> &[u64] {
+    fn as_slice(&self) -> &[u32] {
         &self.heads[..self.len()]
     }
 
@@ -204,7 +206,7 @@ impl Heads {
             let position = strange.trailing_zeros();
             let before = (self.varying() & below(position)).count_ones();
             // The bytes of the head that lie behind the position.
-            let behind = u64::MAX.checked_shr(8 * before).unwrap_or(0);
+            let behind = u32::MAX.checked_shr(8 * before).unwrap_or(0);
             let place = position as usize;
             return if sought.padded[place] < self.base[place] {
                 self.count_below_head(head & !behind)
@@ -232,12 +234,12 @@ impl Heads {
     }
 
     #[inline]
-    fn count_below_head(&self, head: u64) -> usize {
+    fn count_below_head(&self, head: u32) -> usize {
         count_while(&self.heads, |candidate| candidate < head)
     }
 
     #[inline]
-    fn count_at_most_head(&self, head: u64) -> usize {
+    fn count_at_most_head(&self, head: u32) -> usize {
         // The vacant ones count if the head is as great as they are.
         count_while(&self.heads, |candidate| candidate <= head).min(self.len())
     }
@@ -296,7 +298,7 @@ impl Heads {
         }
         let mut other = other.clone();
         // Each learns where the other varies and where the bases differ. Beyond
-        // its horizon neither knows anything; but the eighth position of both
+        // its horizon neither knows anything; but the fourth position of both
         // together is before either horizon, so they come to the same set.
         let apart = differing_bases(&self.base, &other.base);
         let (mine, theirs) = (self.varying(), other.varying());
@@ -330,13 +332,13 @@ impl Heads {
         }
     }
 
-    /// The positions at which the keys vary, up to eight.
+    /// The positions at which the keys vary, up to four.
     fn varying(&self) -> u64 {
         let varying = self.positions.iter().filter(|&&position| position != BLANK);
         varying.fold(0, |varying, &position| varying | 1 << position)
     }
 
-    /// Notes the positions at which the keys vary, up to eight.
+    /// Notes the positions at which the keys vary, up to four.
     fn vary_at(&mut self, varying: u64) {
         self.positions = [BLANK; HEAD];
         let mut left = varying;
@@ -370,7 +372,7 @@ impl Heads {
         self.vary_at(varying);
         let count = self.len();
         for head in &mut self.heads[..count] {
-            let (mut left, mut rest, mut wider, mut shift) = (varying, *head, 0, 64);
+            let (mut left, mut rest, mut wider, mut shift) = (varying, *head, 0, u32::BITS);
             while left != 0 {
                 let position = left.trailing_zeros();
                 left &= left - 1;
@@ -378,11 +380,11 @@ impl Heads {
                 let byte = if old & (1 << position) == 0 {
                     self.base[position as usize]
                 } else {
-                    let byte = (rest >> 56) as u8;
+                    let byte = (rest >> 24) as u8;
                     rest <<= 8;
                     byte
                 };
-                wider |= u64::from(byte) << shift;
+                wider |= u32::from(byte) << shift;
             }
             *head = wider;
         }
@@ -414,7 +416,7 @@ impl Heads {
 /// wait for twice as many comparisons, each before it knows the next load; more
 /// heads at a time are more work than they save.
 #[inline]
-fn count_while(heads: &[u64; CAPACITY], counts: impl Fn(u64) -> bool) -> usize {
+fn count_while(heads: &[u32; CAPACITY], counts: impl Fn(u32) -> bool) -> usize {
     const { assert!(CAPACITY.is_power_of_two() && CAPACITY.trailing_zeros().is_multiple_of(2)) };
     let counted = |place: usize| usize::from(counts(heads[place]));
     let (mut place, mut quarter) = (0, CAPACITY / 4);
@@ -432,7 +434,7 @@ const fn below(position: u32) -> u64 {
     (1 << position) - 1
 }
 
-/// The lowest eight bits of those that are set.
+/// The lowest four bits of those that are set.
 fn first_positions(positions: u64) -> u64 {
     let (mut left, mut first) = (positions, 0);
     while left != 0 && u64::count_ones(first) < HEAD as u32 {
