@@ -32,6 +32,7 @@
 //! content of a map that is replaced goes whole, but for those chunks that the new
 //! content has used up.
 
+mod arena;
 #[cfg(tidegate_loom)]
 pub mod door;
 #[cfg(all(test, not(tidegate_loom)))]
@@ -51,6 +52,8 @@ use crate::stack::{Link, Stack, turn};
 use crate::sync::Canary;
 use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize};
+
+pub(crate) use arena::Short;
 
 /// Bytes of a chunk: a huge page.
 const CHUNK: usize = 2 << 20;
@@ -87,6 +90,8 @@ pub(crate) struct Slab {
     emptied: AtomicUsize,
     /// Chunks that there are.
     chunks: Number,
+    /// Whether chunks come from the arena, so that slots have a [`Short`].
+    in_arena: bool,
 }
 
 /// The beginning of a chunk.
@@ -173,6 +178,14 @@ impl Slab {
         Self::with_chunks_of(CHUNK, slot)
     }
 
+    /// The same, and each slot has a [`Short`]. Such values begin with a line.
+    pub(crate) fn in_arena(slot: Layout) -> Self {
+        assert!(slot.align() >= 64, "{slot:?} may begin within a line");
+        let mut slab = Self::new(slot);
+        slab.in_arena = arena::ARENA;
+        slab
+    }
+
     fn with_chunks_of(bytes: usize, slot: Layout) -> Self {
         let slot = slot.pad_to_align();
         let chunk = Layout::from_size_align(bytes, bytes);
@@ -188,6 +201,7 @@ impl Slab {
             available: Stack::new(),
             emptied: AtomicUsize::new(0),
             chunks: Number::new(0),
+            in_arena: false,
         }
     }
 
@@ -334,7 +348,11 @@ impl Slab {
     }
 
     fn make_chunk(&self) -> NonNull<Chunk> {
-        let memory = heap_alloc(self.chunk);
+        let memory = if self.in_arena {
+            arena::take().unwrap_or_else(|| handle_alloc_error(self.chunk))
+        } else {
+            heap_alloc(self.chunk)
+        };
         // Relaxed: a hint, and a number to be shown. The first chunk is spared, so
         // that a small map takes no more memory than it needs.
         if self.chunks.fetch_add(1, Relaxed) > 0 {
@@ -434,8 +452,13 @@ impl Slab {
         self.chunks.fetch_sub(1, Relaxed);
         // SAFETY: by the caller's word.
         unsafe { chunk.drop_in_place() };
-        // SAFETY: from `make_chunk`, and the caller's own.
-        unsafe { dealloc(chunk.as_ptr().cast(), self.chunk) };
+        if self.in_arena {
+            // SAFETY: from `make_chunk`, and the caller's own.
+            unsafe { arena::give(chunk.cast()) };
+        } else {
+            // SAFETY: as above.
+            unsafe { dealloc(chunk.as_ptr().cast(), self.chunk) };
+        }
     }
 }
 

@@ -27,8 +27,8 @@ use crate::sync::Canary;
 
 pub use outcome::{Confirmed, Flagged, Invalidated, Pinned, Reload, Renewed, Ripened, Taken};
 pub use reason::InvalidReason;
-pub(crate) use shared::EntryPtr;
 pub use shared::SharedEntry;
+pub(crate) use shared::{EntryPtr, EntryRef};
 pub use state::State;
 pub use ticket::ReloadTicket;
 pub use ttl::{Standing, Ttl};

@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 
 use super::Entry;
 use crate::prefetch::prefetch;
-use crate::slab::{Global, Slab, Source};
+use crate::slab::{Global, Short, Slab, Source};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicUsize, fence};
 
@@ -35,6 +35,10 @@ pub struct SharedEntry {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct EntryPtr(NonNull<Counted>);
 
+/// The same in four bytes, as a leaf holds it.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryRef(Short<Counted>);
+
 /// An entry with the number of its owners, in memory of its own. Begins with a
 /// line, so that what a lookup reads lies in two.
 #[repr(C, align(64))]
@@ -46,7 +50,7 @@ struct Counted {
 /// Memory for entries.
 fn memory() -> Source {
     const COUNTED: Layout = Layout::new::<Counted>();
-    static ENTRIES: Global = Global::new(|| Slab::new(COUNTED));
+    static ENTRIES: Global = Global::new(|| Slab::in_arena(COUNTED));
     Source::slab(&ENTRIES, COUNTED)
 }
 
@@ -140,6 +144,21 @@ impl fmt::Debug for SharedEntry {
     }
 }
 
+// === impl EntryRef ===
+
+impl EntryRef {
+    /// The pointer.
+    ///
+    /// # Safety
+    ///
+    /// The entry is alive.
+    #[inline(always)]
+    pub(crate) unsafe fn pointer(self) -> EntryPtr {
+        // SAFETY: alive by the caller's word.
+        EntryPtr(unsafe { self.0.pointer() })
+    }
+}
+
 // === impl EntryPtr ===
 
 impl EntryPtr {
@@ -149,6 +168,12 @@ impl EntryPtr {
     /// Points to the entry; whoever holds `entry` keeps it alive.
     pub(crate) fn of(entry: &SharedEntry) -> Self {
         Self(entry.counted)
+    }
+
+    /// The same in four bytes.
+    #[inline]
+    pub(crate) fn short(self) -> EntryRef {
+        EntryRef(Short::new(self.0))
     }
 
     /// # Safety

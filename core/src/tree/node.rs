@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 
 use super::CAPACITY;
 use super::search::{Heads, Sought};
-use crate::entry::{Entry, EntryPtr};
+use crate::entry::{Entry, EntryPtr, EntryRef};
 use crate::key::Key;
 use crate::prefetch::prefetch;
 use crate::slab::{Global, Slab, Source};
@@ -31,8 +31,9 @@ pub(crate) struct Tag(pub(crate) u64);
 #[repr(C, align(64))]
 pub(crate) struct Leaf {
     pub(super) heads: Heads,
-    // Invariant: the first `heads.len()` are entries of the map.
-    slots: [Option<EntryPtr>; CAPACITY],
+    // Invariant: the first `heads.len()` are entries of the map, alive while the leaf
+    // can be read: they are released after it has become unreachable.
+    slots: [Option<EntryRef>; CAPACITY],
     pub(super) tag: Tag,
     canary: Canary,
 }
@@ -208,7 +209,7 @@ impl Leaf {
         tag: Tag,
         spare: &mut Spare,
         heads: Heads,
-        slots: [Option<EntryPtr>; CAPACITY],
+        slots: [Option<EntryRef>; CAPACITY],
     ) -> NonNull<Self> {
         place(
             spare,
@@ -240,7 +241,8 @@ impl Leaf {
     #[inline]
     pub(super) fn pointer(&self, place: usize) -> EntryPtr {
         match self.slots[place] {
-            Some(pointer) => pointer,
+            // SAFETY: alive by the invariant.
+            Some(entry) => unsafe { entry.pointer() },
             None => unreachable!("slot {place} of {} is empty", self.len()),
         }
     }
@@ -251,7 +253,9 @@ impl Leaf {
     pub(super) fn occupied(&self, place: usize, stop: usize) -> Option<EntryPtr> {
         debug_assert!(stop <= self.len());
         if place < stop {
-            *self.slots.get(place)?
+            let entry = (*self.slots.get(place)?)?;
+            // SAFETY: alive by the invariant.
+            Some(unsafe { entry.pointer() })
         } else {
             None
         }
@@ -266,8 +270,7 @@ impl Leaf {
     /// The entry in slot `place`.
     #[inline]
     pub(super) fn entry(&self, place: usize) -> &Entry {
-        // SAFETY: a leaf that can be read keeps its entries alive: they are
-        // released after it has become unreachable for the same readers.
+        // SAFETY: alive by the invariant.
         unsafe { self.pointer(place).as_ref() }
     }
 
@@ -290,7 +293,7 @@ impl Leaf {
 
     pub(super) fn replace(&mut self, place: usize, entry: EntryPtr) -> EntryPtr {
         let old = self.pointer(place);
-        self.slots[place] = Some(entry);
+        self.slots[place] = Some(entry.short());
         old
     }
 
@@ -298,7 +301,7 @@ impl Leaf {
         let len = self.len();
         self.heads.insert(place, key);
         self.slots.copy_within(place..len, place + 1);
-        self.slots[place] = Some(entry);
+        self.slots[place] = Some(entry.short());
     }
 
     pub(super) fn remove(&mut self, place: usize) -> EntryPtr {
@@ -332,8 +335,12 @@ impl Leaf {
         if self.heads.has_ties() {
             let slots = &self.slots;
             self.heads.renew(|place| match slots[place] {
-                // SAFETY: the entries of a leaf are alive while it is, see `entry`.
-                Some(pointer) => unsafe { pointer.as_ref::<'_>() }.start().as_bytes(),
+                Some(entry) => {
+                    // SAFETY: alive by the invariant.
+                    let pointer = unsafe { entry.pointer() };
+                    // SAFETY: as above.
+                    unsafe { pointer.as_ref::<'_>() }.start().as_bytes()
+                }
                 None => &[],
             });
         }
