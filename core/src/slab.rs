@@ -126,11 +126,6 @@ unsafe impl Sync for Slab {}
 // === impl Source ===
 
 impl Source {
-    /// Memory from the allocator.
-    pub(crate) const fn heap(layout: Layout) -> Self {
-        Self { layout, slab: None }
-    }
-
     /// Slots of `slab`, which has been made for `layout`.
     pub(crate) const fn slab(slab: &'static Global, layout: Layout) -> Self {
         let slab = if PLAIN { None } else { Some(slab) };

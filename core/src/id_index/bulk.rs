@@ -14,7 +14,7 @@ impl IdIndex {
         means: &mut Means,
     ) -> Self {
         let spare = &mut means.spare;
-        let slots = entries.map(|(id, entry)| (id, Slot { entry }));
+        let slots = entries.map(|(id, entry)| (id, Slot::of_entry(entry)));
         let mut index = Self::default();
         let mut level = index.level_above(slots, tag, spare);
         loop {
@@ -27,7 +27,9 @@ impl IdIndex {
                 }
                 _ => {}
             }
-            let slots = level.into_iter().map(|(at, page)| (at, Slot { page }));
+            let slots = level
+                .into_iter()
+                .map(|(at, page)| (at, Slot::of_page(page)));
             level = index.level_above(slots, tag, spare);
         }
     }

@@ -53,10 +53,10 @@ unsafe fn check_page(
         bits &= bits - 1;
         if level == 0 {
             // SAFETY: on the lowest level slots are entries.
-            visit(id, unsafe { slot.entry })?;
+            visit(id, unsafe { slot.entry() })?;
         } else {
             // SAFETY: above the lowest level slots are pages.
-            let below = unsafe { slot.page };
+            let below = unsafe { slot.page() };
             // SAFETY: by the caller's word.
             unsafe { check_page(below, level - 1, id, counted, visit) }?;
         }

@@ -72,13 +72,13 @@ impl Edit {
                 return;
             };
             // SAFETY: above the lowest level slots are pages.
-            let below = self.own_page(unsafe { slot.page });
+            let below = self.own_page(unsafe { slot.page() });
             // SAFETY: the edit's own page, and the bit is set.
-            unsafe { page.set_slot(bit, Slot { page: below }) };
+            unsafe { page.set_slot(bit, Slot::of_page(below)) };
             page = below;
         }
         // SAFETY: the edit's own page, and the region has an entry.
-        unsafe { page.set_slot(bit_of(id, 0), Slot { entry }) };
+        unsafe { page.set_slot(bit_of(id, 0), Slot::of_entry(entry)) };
     }
 
     /// Removes a region, if it is there.
@@ -122,7 +122,7 @@ impl Edit {
             // SAFETY: in the index, hence alive; nothing changes it meanwhile.
             for slot in unsafe { page.slots() } {
                 // SAFETY: above the lowest level slots are pages.
-                self.free_own(unsafe { slot.page }, level - 1);
+                self.free_own(unsafe { slot.page() }, level - 1);
             }
         }
         // SAFETY: made by this edit, seen by nobody else, visited once.
@@ -134,16 +134,16 @@ impl Edit {
         // SAFETY: in the index, hence alive.
         let old = unsafe { page.slot(bit) };
         let new = match old {
-            _ if level == 0 => Slot { entry },
+            _ if level == 0 => Slot::of_entry(entry),
             Some(old) => {
                 // SAFETY: above the lowest level slots are pages.
-                let below = unsafe { old.page };
+                let below = unsafe { old.page() };
                 let page = self.set_below(below, level - 1, id, entry);
-                Slot { page }
+                Slot::of_page(page)
             }
             None => {
                 let page = self.new_branch(level - 1, id, entry);
-                Slot { page }
+                Slot::of_page(page)
             }
         };
         if old.is_some() {
@@ -168,9 +168,9 @@ impl Edit {
         let old = unsafe { page.slot(bit) }?;
         if level > 0 {
             // SAFETY: above the lowest level slots are pages.
-            let below = unsafe { old.page };
+            let below = unsafe { old.page() };
             if let Some(page_below) = self.remove_below(below, level - 1, id) {
-                return Some(self.point(page, bit, Slot { page: page_below }));
+                return Some(self.point(page, bit, Slot::of_page(page_below)));
             }
         }
         // SAFETY: in the index, hence alive.
@@ -226,13 +226,13 @@ impl Edit {
 
     /// Pages from `level` down to the entry of `id`, and nothing else.
     fn new_branch(&mut self, level: u32, id: u64, entry: EntryPtr) -> PagePtr {
-        let mut slot = Slot { entry };
+        let mut slot = Slot::of_entry(entry);
         let mut page = None;
         for level in 0..=level {
             let bitmap = 1 << bit_of(id, level);
             let made = PagePtr::alloc(self.tag, &mut self.means.spare, bitmap, [&[slot]]);
             self.index.census.add(bitmap);
-            slot = Slot { page: made };
+            slot = Slot::of_page(made);
             page = Some(made);
         }
         match page {
@@ -244,7 +244,7 @@ impl Edit {
     fn add_level(&mut self) {
         self.index.levels += 1;
         if let Some(root) = self.index.root {
-            let slot = Slot { page: root };
+            let slot = Slot::of_page(root);
             self.index.root = Some(PagePtr::alloc(
                 self.tag,
                 &mut self.means.spare,
@@ -268,7 +268,7 @@ impl Edit {
             };
             self.drop_page(root);
             // SAFETY: above the lowest level slots are pages.
-            root = unsafe { slot.page };
+            root = unsafe { slot.page() };
             self.index.root = Some(root);
             self.index.levels -= 1;
         }

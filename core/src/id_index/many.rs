@@ -27,7 +27,7 @@ impl IdIndex {
                     // SAFETY: by the caller's word.
                     let slot = unsafe { page.slot(bit_of(id, level)) }?;
                     // SAFETY: above the lowest level slots are pages.
-                    let below = unsafe { slot.page };
+                    let below = unsafe { slot.page() };
                     below.prefetch();
                     Some(below)
                 });
@@ -38,7 +38,7 @@ impl IdIndex {
                 // SAFETY: by the caller's word.
                 let slot = unsafe { page.slot(bit_of(id, 0)) }?;
                 // SAFETY: on the lowest level slots are entries.
-                let entry = unsafe { slot.entry };
+                let entry = unsafe { slot.entry() };
                 entry.prefetch();
                 Some(entry)
             });

@@ -80,7 +80,7 @@ impl IdIndex {
                 return;
             };
             // SAFETY: above the lowest level slots are pages.
-            page = unsafe { slot.page };
+            page = unsafe { slot.page() };
         }
         page.prefetch();
     }
@@ -103,10 +103,10 @@ impl IdIndex {
             let slot = unsafe { page.slot(bit_of(id, level)) }?;
             if level == 0 {
                 // SAFETY: on the lowest level slots are entries.
-                return Some(unsafe { slot.entry });
+                return Some(unsafe { slot.entry() });
             }
             // SAFETY: above the lowest level slots are pages.
-            page = unsafe { slot.page };
+            page = unsafe { slot.page() };
         }
     }
 }

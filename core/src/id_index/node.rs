@@ -8,8 +8,9 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use super::pages::SparePages;
-use crate::entry::EntryPtr;
+use crate::entry::{EntryPtr, EntryRef};
 use crate::prefetch::prefetch;
+use crate::slab::Short;
 use crate::sync::Canary;
 use crate::tree::Tag;
 
@@ -28,14 +29,54 @@ struct Page {
 /// What a slot points to: an entry on the lowest level, a page above.
 #[derive(Clone, Copy)]
 pub(super) union Slot {
-    pub(super) entry: EntryPtr,
-    pub(super) page: PagePtr,
+    entry: EntryRef,
+    page: Short<Page>,
 }
 
 // SAFETY: frozen pages are only read, private ones have a single owner.
 unsafe impl Send for PagePtr {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for PagePtr {}
+
+// === impl Slot ===
+
+impl Slot {
+    #[inline]
+    pub(super) fn of_entry(entry: EntryPtr) -> Self {
+        let entry = entry.short();
+        Self { entry }
+    }
+
+    #[inline]
+    pub(super) fn of_page(page: PagePtr) -> Self {
+        let page = Short::new(page.0);
+        Self { page }
+    }
+
+    /// # Safety
+    ///
+    /// The slot is one of the lowest level, and the entry is alive.
+    #[inline]
+    pub(super) unsafe fn entry(self) -> EntryPtr {
+        // SAFETY: by the caller's word.
+        let entry = unsafe { self.entry };
+        // SAFETY: as above.
+        unsafe { entry.pointer() }
+    }
+
+    /// # Safety
+    ///
+    /// The slot is one above the lowest level, and the page is alive.
+    #[inline]
+    pub(super) unsafe fn page(self) -> PagePtr {
+        // SAFETY: by the caller's word.
+        let page = unsafe { self.page };
+        // SAFETY: as above.
+        PagePtr(unsafe { page.pointer() })
+    }
+}
+
+// === impl PagePtr ===
 
 impl PagePtr {
     /// A page with the given bits and slots, in ascending order of the bits.
@@ -88,7 +129,7 @@ impl PagePtr {
 
     /// Asks for the page, as long as pages usually are.
     pub(super) fn prefetch(self) {
-        const USUAL: usize = 192;
+        const USUAL: usize = 128;
         prefetch(self.0.as_ptr(), USUAL);
     }
 
@@ -222,10 +263,12 @@ pub(super) const fn slots_of(bitmap: u64) -> usize {
     bitmap.count_ones() as usize
 }
 
-/// The memory of a page with `slots` slots.
+/// The memory of a page with `slots` slots: whole lines.
 pub(super) fn layout_for(slots: usize) -> Layout {
+    const LINE: usize = 64;
+    const { assert!(align_of::<Page>() <= LINE && align_of::<Slot>() <= LINE) };
     let size = OFFSET + slots * size_of::<Slot>();
-    match Layout::from_size_align(size, align_of::<Page>().max(align_of::<Slot>())) {
+    match Layout::from_size_align(size, LINE) {
         Ok(layout) => layout.pad_to_align(),
         // A bitmap has at most 64 bits.
         Err(_) => unreachable!("{slots} slots fit into memory"),

@@ -4,13 +4,23 @@ use std::array;
 use std::ptr::NonNull;
 
 use super::node::{layout_for, slots_of};
-use crate::slab::Source;
+use crate::slab::{Global, Slab, Source};
 use crate::spare::Spare;
 
-/// How many slots a page of each class has room for. PD gives a region and its three
-/// peers an id each, so that most pages have up to sixteen regions. One slot more than
-/// a power of two fills up what allocators round to.
-const CLASSES: [usize; 3] = [17, 33, 64];
+/// How many slots a page of each class has room for: what fills one line, two, and a
+/// whole page. PD gives a region and its three peers an id each, so that most pages
+/// have up to sixteen regions, and fewer once peers have moved.
+const CLASSES: [usize; 3] = [12, 28, 64];
+
+/// Memory for pages of a class.
+fn memory(class: usize) -> Source {
+    static PAGES: [Global; CLASSES.len()] = [
+        Global::new(|| Slab::in_arena(layout_for(CLASSES[0]))),
+        Global::new(|| Slab::in_arena(layout_for(CLASSES[1]))),
+        Global::new(|| Slab::in_arena(layout_for(CLASSES[2]))),
+    ];
+    Source::slab(&PAGES[class], layout_for(CLASSES[class]))
+}
 
 /// Free pages.
 #[derive(Debug)]
@@ -55,9 +65,8 @@ const fn class_of(bitmap: u64) -> usize {
 
 impl SparePages {
     pub(super) fn new() -> Self {
-        let of = |class: usize| Spare::new(Source::heap(layout_for(CLASSES[class])));
         Self {
-            classes: array::from_fn(of),
+            classes: array::from_fn(|class| Spare::new(memory(class))),
         }
     }
 

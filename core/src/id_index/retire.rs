@@ -34,7 +34,7 @@ impl Subindex {
                 // SAFETY: not freed yet: each page hangs in the index once.
                 for slot in unsafe { page.slots() } {
                     // SAFETY: above the lowest level slots are pages.
-                    self.pages.push((unsafe { slot.page }, level - 1));
+                    self.pages.push((unsafe { slot.page() }, level - 1));
                 }
             }
             // SAFETY: unreachable by the caller's word, visited once.
