@@ -19,7 +19,7 @@ use super::search::{Heads, Sought};
 use crate::entry::{Entry, EntryPtr, EntryRef};
 use crate::key::Key;
 use crate::prefetch::prefetch;
-use crate::slab::{Global, Slab, Source};
+use crate::slab::{Global, Short, Slab, Source};
 use crate::spare::Spare;
 use crate::sync::Canary;
 
@@ -45,8 +45,9 @@ pub(crate) struct Leaf {
 #[repr(C, align(64))]
 pub(crate) struct Inner {
     pub(super) heads: Heads,
-    // Invariant: the first `heads.len() + 1` are nodes.
-    children: [Option<NodePtr>; CAPACITY + 1],
+    // Invariant: the first `heads.len() + 1` are nodes, alive while this one can be
+    // read: they are freed after it has become unreachable. All or none are leaves.
+    children: [Option<Short<()>>; CAPACITY + 1],
     pub(super) tag: Tag,
     pub(super) separators: NonNull<Separators>,
     canary: Canary,
@@ -98,12 +99,12 @@ pub(super) const NODE: Layout = {
 
 /// Memory that fits any node.
 pub(super) fn node_memory() -> Source {
-    static NODES: Global = Global::new(|| Slab::new(NODE));
+    static NODES: Global = Global::new(|| Slab::in_arena(NODE));
     Source::slab(&NODES, NODE)
 }
 
 /// Moves `node` to such memory.
-fn place<T>(spare: &mut Spare, node: T) -> NonNull<T> {
+fn put<T>(spare: &mut Spare, node: T) -> NonNull<T> {
     const { assert!(size_of::<T>() <= NODE.size() && align_of::<T>() <= NODE.align()) };
     let memory = spare.take().cast::<T>();
     // SAFETY: memory for any node, owned by nobody else.
@@ -125,11 +126,11 @@ fn duplicate<T>(spare: &mut Spare, node: &T) -> NonNull<T> {
 ///
 /// # Safety
 ///
-/// `node` came from `place` and is no longer reachable for anyone.
+/// `node` came from `put` and is no longer reachable for anyone.
 pub(super) unsafe fn reclaim<T>(spare: &mut Spare, node: NonNull<T>) {
     // SAFETY: by the caller's word.
     unsafe { node.drop_in_place() };
-    // SAFETY: from `place`, and what was in it has been dropped.
+    // SAFETY: from `put`, and what was in it has been dropped.
     unsafe { spare.keep(node.cast()) };
 }
 
@@ -146,12 +147,25 @@ impl NodePtr {
 
     #[inline]
     pub(super) fn kind(self) -> RawNode {
-        if self.0.addr().get() & LEAF_BIT == 0 {
+        if !self.is_leaf() {
             return RawNode::Inner(self.0.cast());
         }
         let leaf = self.0.as_ptr().map_addr(|addr| addr & !LEAF_BIT);
         // SAFETY: `leaf` made this from a non-null, aligned pointer.
         RawNode::Leaf(unsafe { NonNull::new_unchecked(leaf) }.cast())
+    }
+
+    #[inline]
+    fn is_leaf(self) -> bool {
+        self.0.addr().get() & LEAF_BIT != 0
+    }
+
+    /// The node in four bytes, without its kind.
+    fn short(self) -> Short<()> {
+        match self.kind() {
+            RawNode::Leaf(leaf) => Short::new(leaf.cast()),
+            RawNode::Inner(inner) => Short::new(inner.cast()),
+        }
     }
 
     /// Asks for what a search in the node will read.
@@ -211,7 +225,7 @@ impl Leaf {
         heads: Heads,
         slots: [Option<EntryRef>; CAPACITY],
     ) -> NonNull<Self> {
-        place(
+        put(
             spare,
             Self {
                 tag,
@@ -312,7 +326,7 @@ impl Leaf {
         old
     }
 
-    /// Moves the slots from `place` on to a new leaf.
+    /// Moves the slots from `put` on to a new leaf.
     pub(super) fn split_off(&mut self, place: usize, spare: &mut Spare) -> NonNull<Self> {
         let moved = self.len() - place;
         let mut slots = [None; CAPACITY];
@@ -358,25 +372,16 @@ impl Inner {
     /// A node with one child and no separators.
     pub(super) fn alloc(tag: Tag, spare: &mut Spare, child: NodePtr) -> NonNull<Self> {
         let mut children = [None; CAPACITY + 1];
-        children[0] = Some(child);
-        Self::alloc_with(tag, spare, Heads::new(), children, Separators::alloc(tag))
-    }
-
-    #[inline]
-    fn alloc_with(
-        tag: Tag,
-        spare: &mut Spare,
-        heads: Heads,
-        children: [Option<NodePtr>; CAPACITY + 1],
-        separators: NonNull<Separators>,
-    ) -> NonNull<Self> {
-        place(
+        children[0] = Some(child.short());
+        let mut heads = Heads::new();
+        heads.lowest = child.is_leaf();
+        put(
             spare,
             Self {
-                tag,
                 heads,
                 children,
-                separators,
+                tag,
+                separators: Separators::alloc(tag),
                 canary: Canary::new(),
             },
         )
@@ -402,7 +407,15 @@ impl Inner {
     #[inline]
     pub(super) fn child(&self, place: usize) -> NodePtr {
         match self.children[place] {
-            Some(child) => child,
+            Some(child) => {
+                // SAFETY: alive by the invariant.
+                let child = unsafe { child.pointer() };
+                if self.heads.lowest {
+                    NodePtr::leaf(child.cast())
+                } else {
+                    NodePtr::inner(child.cast())
+                }
+            }
             None => unreachable!("child {place} of {} is missing", self.len() + 1),
         }
     }
@@ -412,8 +425,7 @@ impl Inner {
     pub(super) fn child_ref(&self, place: usize) -> NodeRef<'_> {
         let child = self.child(place);
         child.prefetch();
-        // SAFETY: a node that can be read keeps what is below it alive: it is
-        // freed only after it has become unreachable for the same readers.
+        // SAFETY: alive by the invariant.
         unsafe { child.as_ref() }
     }
 
@@ -452,7 +464,8 @@ impl Inner {
     }
 
     pub(super) fn set_child(&mut self, place: usize, child: NodePtr) {
-        self.children[place] = Some(child);
+        debug_assert_eq!(child.is_leaf(), self.heads.lowest);
+        self.children[place] = Some(child.short());
     }
 
     /// Adds `right` as the child after `place`, behind `separator`. The node and
@@ -461,7 +474,8 @@ impl Inner {
         let len = self.len();
         self.heads.insert(place, &separator);
         self.children.copy_within(place + 1..=len, place + 2);
-        self.children[place + 1] = Some(right);
+        debug_assert_eq!(right.is_leaf(), self.heads.lowest);
+        self.children[place + 1] = Some(right.short());
         let keys = &mut self.own_separators().keys;
         keys[place..=len].rotate_right(1);
         keys[place] = separator;
@@ -502,15 +516,20 @@ impl Inner {
 
         self.heads.truncate(place);
         self.sharpen();
-        (
-            middle,
-            Self::alloc_with(self.tag, spare, heads, children, right_separators),
-        )
+        let right = Self {
+            heads,
+            children,
+            tag: self.tag,
+            separators: right_separators,
+            canary: Canary::new(),
+        };
+        (middle, put(spare, right))
     }
 
     /// Adds the separators and children of the right neighbour, behind the
     /// separator between the two. The node and its block are the caller's own.
     pub(super) fn append(&mut self, separator: &Key, right: &Self) {
+        debug_assert_eq!(right.heads.lowest, self.heads.lowest);
         let len = self.len();
         let added = right.len();
         self.heads.insert(len, separator);
@@ -560,5 +579,22 @@ impl Separators {
         let block = unsafe { copy.as_mut() };
         block.keys[..len].clone_from_slice(&self.keys[..len]);
         copy
+    }
+}
+
+#[cfg(all(
+    test,
+    not(any(miri, tidegate_loom)),
+    target_os = "linux",
+    target_pointer_width = "64"
+))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_search_reads_of_a_node_is_nine_lines() {
+        assert_eq!(size_of::<Heads>(), 5 * 64);
+        assert_eq!(offset_of!(Leaf, tag), 9 * 64);
+        assert_eq!(NODE.size(), 10 * 64);
     }
 }

@@ -70,6 +70,9 @@ pub(super) struct Heads {
     // Invariant: the first four positions at which the keys vary, in ascending
     // order; in the place of those that are missing, `BLANK`.
     positions: [u8; HEAD],
+    /// Whether the node's children are leaves. Here because this line is read anyway,
+    /// and has room for it.
+    pub(super) lowest: bool,
     base: [u8; BASE],
     // Invariant: ascending; `heads[i]` is the head of key `i`. Those past `len` are
     // `VACANT`, so that counting needs no bound.
@@ -145,6 +148,7 @@ impl Heads {
         Self {
             marks: below(BASE as u32),
             positions: [BLANK; HEAD],
+            lowest: false,
             base: [0; BASE],
             heads: [VACANT; CAPACITY],
         }
@@ -278,6 +282,7 @@ impl Heads {
             base: self.base,
             marks: self.marks,
             positions: self.positions,
+            lowest: self.lowest,
             ..Self::new()
         };
         let moved = self.len() - place;
