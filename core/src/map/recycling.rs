@@ -40,10 +40,14 @@ const KEPT_BYTES: usize = 8 << 20;
 
 /// About so much memory a change of a batch takes, at most: a leaf and a page, if no
 /// two are near to each other.
-const BYTES_A_CHANGE: usize = 1536;
+const BYTES_A_CHANGE: usize = 768;
 
 /// Bags whose memory a batch takes over, at most.
 const ABSORBED: usize = 8;
+
+/// Fewer changes are no batch: a bag gets back what it gave for one of these. Taking
+/// over others' memory for them would gather it in a few bags that have too much.
+const BATCH: usize = 8;
 
 impl Default for Recycling {
     fn default() -> Self {
@@ -60,7 +64,7 @@ impl Recycling {
     pub(super) fn take(&self, changes: usize) -> Pooled<Bag> {
         let mut bag = self.bags.take(Bag::new);
         self.count_out(&mut bag);
-        if changes > 1 {
+        if changes >= BATCH {
             let needed = changes * BYTES_A_CHANGE;
             for _ in 0..ABSORBED {
                 if bag.spare_bytes() >= needed {
