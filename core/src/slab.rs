@@ -75,6 +75,15 @@ pub(crate) struct Source {
     slab: Option<&'static Global>,
 }
 
+/// Takes slots one after the other. The chunk that they are from stays its own in
+/// between, which spares each slot two atomic exchanges.
+#[derive(Debug)]
+pub(crate) struct Taker {
+    source: Source,
+    // Invariant: owned, and of the source's slab.
+    chunk: Option<NonNull<Chunk>>,
+}
+
 /// Slots of one size, in chunks.
 #[derive(Debug)]
 pub(crate) struct Slab {
@@ -122,6 +131,10 @@ const SLOT: usize = 2;
 unsafe impl Send for Slab {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Slab {}
+// SAFETY: what is owned may be owned by any thread, one after the other.
+unsafe impl Send for Taker {}
+// SAFETY: shared access to it gives none to the chunk.
+unsafe impl Sync for Taker {}
 
 // === impl Source ===
 
@@ -144,6 +157,12 @@ impl Source {
         }
     }
 
+    /// Takes memory several times.
+    pub(crate) const fn taker(self) -> Taker {
+        let (source, chunk) = (self, None);
+        Taker { source, chunk }
+    }
+
     /// # Safety
     ///
     /// `memory` came from [`Source::alloc`] of the same source, nothing in it needs
@@ -163,6 +182,26 @@ fn heap_alloc(layout: Layout) -> NonNull<u8> {
     // SAFETY: nothing in this crate asks for no bytes.
     let memory = unsafe { alloc(layout) };
     NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+// === impl Taker ===
+
+impl Taker {
+    /// Uninitialised memory of the source's layout.
+    pub(crate) fn alloc(&mut self) -> NonNull<u8> {
+        match self.source.slab {
+            Some(slab) => slab.alloc_from(&mut self.chunk),
+            None => heap_alloc(self.source.layout),
+        }
+    }
+}
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        if let Some(slab) = self.source.slab {
+            slab.put_down(self.chunk.take());
+        }
+    }
 }
 
 // === impl Slab ===
@@ -209,33 +248,50 @@ impl Slab {
 
     /// A slot, uninitialised.
     pub(crate) fn alloc(&self) -> NonNull<u8> {
-        let place = &self.owned[turn() % SHARDS];
-        let mut chunk = Self::own(place).unwrap_or_else(|| self.acquire());
-        let slot = loop {
+        let mut chunk = None;
+        let slot = self.alloc_from(&mut chunk);
+        self.put_down(chunk);
+        slot
+    }
+
+    /// A slot of `chunk`, which the caller owns, if that is there and has one, or else
+    /// of another one, which takes its place.
+    fn alloc_from(&self, chunk: &mut Option<NonNull<Chunk>>) -> NonNull<u8> {
+        let mut current = chunk
+            .or_else(|| Self::own(&self.owned[turn() % SHARDS]))
+            .unwrap_or_else(|| self.acquire());
+        loop {
             // SAFETY: owned, hence alive.
-            if let Some(slot) = unsafe { self.take_slot(chunk) } {
-                break slot;
+            if let Some(slot) = unsafe { self.take_slot(current) } {
+                *chunk = Some(current);
+                return slot;
             }
             // SAFETY: owned by this call, and used no more.
-            unsafe { self.disown(chunk) };
-            chunk = self.acquire();
+            unsafe { self.disown(current) };
+            current = self.acquire();
+        }
+    }
+
+    /// Leaves an owned chunk to whoever takes a slot next.
+    fn put_down(&self, chunk: Option<NonNull<Chunk>>) {
+        let Some(chunk) = chunk else {
+            return;
         };
         // Release: pairs with the Acquire in `own`. Relaxed on failure: another chunk has
         // been put there meanwhile, which is not looked into. Fails without it:
         // slab::a_slot_has_one_owner.
-        if place
+        if self.owned[turn() % SHARDS]
             .compare_exchange(null_mut(), chunk.as_ptr(), Release, Relaxed)
             .is_err()
         {
-            // SAFETY: as above.
+            // SAFETY: owned by the caller, and used no more.
             unsafe { self.disown(chunk) };
         }
-        slot
     }
 
     /// Takes the chunk out of a place for owned ones, unless somebody else has.
     fn own(place: &AtomicPtr<Chunk>) -> Option<NonNull<Chunk>> {
-        // Acquire: pairs with the Release of the exchange in `alloc`: the owner before
+        // Acquire: pairs with the Release of the exchange in `put_down`: the owner before
         // has written what is the owner's. Fails without it:
         // slab::a_slot_has_one_owner.
         NonNull::new(place.swap(null_mut(), Acquire))

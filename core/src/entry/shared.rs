@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 
 use super::Entry;
 use crate::prefetch::prefetch;
-use crate::slab::{Global, Short, Slab, Source};
+use crate::slab::{Global, Short, Slab, Source, Taker};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicUsize, fence};
 
@@ -47,6 +47,16 @@ struct Counted {
     entry: Entry,
 }
 
+/// Makes several entries.
+#[derive(Debug)]
+pub(crate) struct Maker(Taker);
+
+impl Default for Maker {
+    fn default() -> Self {
+        Self(memory().taker())
+    }
+}
+
 /// Memory for entries.
 fn memory() -> Source {
     const COUNTED: Layout = Layout::new::<Counted>();
@@ -73,7 +83,18 @@ impl SharedEntry {
     /// Moves `entry` to memory of its own.
     #[must_use]
     pub fn new(entry: Entry) -> Self {
-        let counted = memory().alloc().cast::<Counted>();
+        Self::place(entry, memory().alloc())
+    }
+
+    /// The same, for one of several.
+    pub(crate) fn new_in(maker: &mut Maker, entry: Entry) -> Self {
+        Self::place(entry, maker.0.alloc())
+    }
+
+    /// Moves `entry` to `slot`, which came from `memory`.
+    #[inline]
+    fn place(entry: Entry, slot: NonNull<u8>) -> Self {
+        let counted = slot.cast::<Counted>();
         let owners = AtomicUsize::new(1);
         // SAFETY: memory of our own for one.
         unsafe { counted.write(Counted { owners, entry }) };

@@ -1,6 +1,6 @@
 //! Changes that become visible together.
 
-use crate::entry::{Entry, SharedEntry};
+use crate::entry::{Entry, Maker, SharedEntry};
 use crate::provenance::Provenance;
 use crate::region::Region;
 
@@ -11,6 +11,7 @@ use crate::region::Region;
 #[derive(Debug, Default)]
 pub struct Batch {
     changes: Vec<Change>,
+    maker: Maker,
 }
 
 /// What a change requires of the map besides the order of epochs.
@@ -45,6 +46,7 @@ impl Batch {
     pub fn with_capacity(changes: usize) -> Self {
         Self {
             changes: Vec::with_capacity(changes),
+            ..Self::default()
         }
     }
 
@@ -63,7 +65,7 @@ impl Batch {
     /// or is pinned in advance) in the place of everything that it overlaps,
     /// unless that is newer (M3), if the map holds what is expected.
     pub fn put_entry(&mut self, entry: Entry, expect: Expect) {
-        let entry = SharedEntry::new(entry);
+        let entry = SharedEntry::new_in(&mut self.maker, entry);
         self.changes.push(Change::Put { entry, expect });
     }
 

@@ -14,7 +14,7 @@ use super::batch::{Change, Expect};
 use super::order::{for_each_meeting, sorted_by_start};
 use super::outcome::{Outcome, Refusal};
 use super::root::Root;
-use crate::entry::{Entry, EntryPtr, SharedEntry};
+use crate::entry::{Entry, EntryPtr, Maker, SharedEntry};
 use crate::id_index::{self, IdIndex};
 use crate::provenance::Provenance;
 use crate::region::Region;
@@ -58,6 +58,7 @@ pub struct BulkLoad {
     unsorted: bool,
     /// Of all entries.
     bytes: usize,
+    maker: Maker,
 }
 
 /// A map that has been filled.
@@ -101,7 +102,9 @@ impl BulkLoad {
             self.unsorted = last.start() >= next || last.ends_after(next);
         }
         self.bytes += entry.bytes();
-        self.entries.push((entry.id(), SharedEntry::new(entry)));
+        let id = entry.id();
+        let entry = SharedEntry::new_in(&mut self.maker, entry);
+        self.entries.push((id, entry));
     }
 
     /// How many regions have been added.

@@ -16,8 +16,8 @@
 //! All accesses of the beginning are Relaxed. Whoever makes or follows a `Short` was
 //! given the slot, or has it from somebody who was, by way of what publishes the slot
 //! itself (the root's Release and Acquire): the arena began before, and a load that
-//! comes after cannot see less. Which chunks are taken is decided by one swap each, and
-//! memory that was given back is handed on by it: Release there, Acquire here.
+//! comes after cannot see less. Who takes a chunk is decided by an exchange of its state,
+//! and memory that was given back is handed on by it: Release there, Acquire here.
 //!
 //! Without such a range (under tools that follow memory, see `slab.rs`, and on other
 //! systems) a `Short` is a pointer.
@@ -36,7 +36,7 @@ mod repr {
     use std::ptr::{NonNull, null_mut};
     // Not the door's, which can't be in a static; see the module on their order.
     use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
+    use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize};
 
     use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
     use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap};
@@ -58,8 +58,24 @@ mod repr {
     /// How many chunks have addresses.
     static RESERVED: AtomicUsize = AtomicUsize::new(0);
 
-    /// The chunks that are in use.
-    static TAKEN: [AtomicBool; CHUNKS] = [const { AtomicBool::new(false) }; CHUNKS];
+    /// What has become of each chunk: [`NEW`], [`TAKEN`], [`COLD`] or [`WARM`].
+    static STATES: [AtomicU8; CHUNKS] = [const { AtomicU8::new(NEW) }; CHUNKS];
+
+    /// Never taken: no access is granted yet.
+    const NEW: u8 = 0;
+    /// In use.
+    const TAKEN: u8 = 1;
+    /// Given back, its memory too.
+    const COLD: u8 = 2;
+    /// Given back, and has its memory still.
+    const WARM: u8 = 3;
+
+    /// How many are warm.
+    static WARM_ONES: AtomicUsize = AtomicUsize::new(0);
+
+    /// So many may be: memory that comes anew is cleared by the system, which costs a
+    /// small map that is loaded again and again more than the load.
+    const MOST_WARM: usize = 8;
 
     /// No chunk before it is free, or not for long.
     static FREE: AtomicUsize = AtomicUsize::new(0);
@@ -115,19 +131,27 @@ mod repr {
         // Relaxed: written before the beginning that has been seen, and a hint.
         let (reserved, from) = (RESERVED.load(Relaxed), FREE.load(Relaxed));
         for number in (from..reserved).chain(0..from.min(reserved)) {
-            // Relaxed: only to see whether a swap is worth it. Acquire: see the module.
-            if TAKEN[number].load(Relaxed) || TAKEN[number].swap(true, Acquire) {
+            // Relaxed: only to see whether an exchange is worth it. Acquire: see the
+            // module.
+            let state = STATES[number].load(Relaxed);
+            if state == TAKEN
+                || STATES[number]
+                    .compare_exchange(state, TAKEN, Acquire, Relaxed)
+                    .is_err()
+            {
                 continue;
             }
-            // Relaxed: a hint.
+            // Relaxed: a hint, and a number about which it is no matter if it is off.
             FREE.fetch_max(number + 1, Relaxed);
+            if state == WARM {
+                WARM_ONES.fetch_sub(1, Relaxed);
+            }
             // SAFETY: within the arena.
             let chunk = unsafe { beginning.add(number * CHUNK) };
             let access = MprotectFlags::READ | MprotectFlags::WRITE;
             // SAFETY: addresses of our own, which nobody uses.
-            let granted = unsafe { mprotect(chunk.as_ptr().cast(), CHUNK, access) };
-            if granted.is_err() {
-                release(number);
+            if state == NEW && unsafe { mprotect(chunk.as_ptr().cast(), CHUNK, access) }.is_err() {
+                release(number, NEW);
                 return None;
             }
             return Some(chunk);
@@ -141,16 +165,22 @@ mod repr {
     ///
     /// It came from [`take`], is the caller's own, and used no more.
     pub(in crate::slab) unsafe fn give(chunk: NonNull<u8>) {
+        // Relaxed: as in `take`, and see the module.
+        let number = (chunk.addr().get() - BEGINNING.load(Relaxed).addr()) / CHUNK;
+        if WARM_ONES.load(Relaxed) < MOST_WARM {
+            WARM_ONES.fetch_add(1, Relaxed);
+            release(number, WARM);
+            return;
+        }
         // A system that keeps the memory has it used again.
         // SAFETY: the caller's own, and what is in it is not needed.
         let _ = unsafe { madvise(chunk.as_ptr().cast(), CHUNK, Advice::LinuxDontNeed) };
-        // Relaxed: see the module.
-        release((chunk.addr().get() - BEGINNING.load(Relaxed).addr()) / CHUNK);
+        release(number, COLD);
     }
 
-    fn release(number: usize) {
+    fn release(number: usize, state: u8) {
         // Release: see the module.
-        TAKEN[number].store(false, Release);
+        STATES[number].store(state, Release);
         // Relaxed: a hint.
         FREE.fetch_min(number, Relaxed);
     }
