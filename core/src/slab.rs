@@ -1,10 +1,12 @@
 //! Memory for the many values of one size that lookups find by a random access:
-//! entries and nodes.
+//! entries, nodes and pages.
 //!
 //! A large map is looked up at the speed of memory, and half of a trip to memory is
 //! the search for the page. So these values stand in *chunks* of 2 MiB for which
 //! the system is asked for a huge page each. A chunk is cut into *slots*; its own
-//! beginning holds what is known about it, and is found from a slot's address.
+//! beginning holds what is known about it, and is found from a slot's address. Chunks
+//! come from one range of addresses (`slab/arena.rs`), so that what refers to a slot
+//! needs four bytes and not eight.
 //!
 //! # Life of a chunk
 //!
@@ -35,6 +37,11 @@
 mod arena;
 #[cfg(tidegate_loom)]
 pub mod door;
+#[cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "only arenas have numbers")
+)]
+mod numbers;
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests;
 

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use tidegate_core::slab_door::Slots;
+use tidegate_core::slab_door::{Chunks, Slots};
 use tidegate_loom_tests::model;
 
 /// A slab, and the slots that somebody holds. The set is behind a mutex that loom does not see, so
@@ -149,5 +150,25 @@ fn a_chunk_emptied_beside_a_sweep_is_given_back() {
         thread.join().unwrap();
         assert_eq!(slab.slots.chunks(), 1, "an empty chunk is kept");
         slab.free(kept);
+    });
+}
+
+/// Defends the exchange by which a chunk of an arena is taken, and the Release with which it is given
+/// back: each owner has its memory alone, after the one before.
+#[test]
+fn a_chunk_of_an_arena_has_one_owner() {
+    model("slab::a_chunk_of_an_arena_has_one_owner", || {
+        let chunks = Arc::new((Chunks::default(), UnsafeCell::new(())));
+        let use_one = |chunks: &(Chunks, UnsafeCell<()>)| {
+            if let Some(number) = chunks.0.take() {
+                chunks.1.with_mut(|_| ());
+                chunks.0.give(number);
+            }
+        };
+        let other = Arc::clone(&chunks);
+        let thread = thread::spawn(move || use_one(&other));
+        use_one(&chunks);
+        thread.join().unwrap();
+        assert_eq!(chunks.0.take(), Some(0), "nobody has it");
     });
 }

@@ -2,25 +2,17 @@
 //! slot is.
 //!
 //! A leaf points to as many entries as it has room for, and half of its lines would be
-//! these pointers. So chunks of entries come from an *arena*: addresses that are
-//! reserved once, without memory, from which chunks are taken and to which they are
-//! given back. A [`Short`] is the slot's distance from the beginning of the arena, in
+//! these pointers. So chunks of entries, nodes and pages come from an *arena*: addresses
+//! that are reserved once, without memory, from which chunks are taken and to which they
+//! are given back. A [`Short`] is a slot's distance from the beginning of the arena, in
 //! units of a line. To follow it takes one addition.
 //!
 //! The arena has 256 GiB of addresses, room for a billion regions. Where a process may
 //! not reserve as many (`ulimit -v`), it takes half of that, and so on. When it is used
 //! up, no more memory can be had, as from an allocator.
 //!
-//! # Order
-//!
-//! All accesses of the beginning are Relaxed. Whoever makes or follows a `Short` was
-//! given the slot, or has it from somebody who was, by way of what publishes the slot
-//! itself (the root's Release and Acquire): the arena began before, and a load that
-//! comes after cannot see less. Who takes a chunk is decided by an exchange of its state,
-//! and memory that was given back is handed on by it: Release there, Acquire here.
-//!
-//! Without such a range (under tools that follow memory, see `slab.rs`, and on other
-//! systems) a `Short` is a pointer.
+//! Without an arena (under tools that follow memory, see `slab.rs`, and on other systems)
+//! a `Short` is a pointer.
 
 pub(crate) use repr::Short;
 pub(super) use repr::{ARENA, give, take};
@@ -34,14 +26,16 @@ mod repr {
     use std::marker::PhantomData;
     use std::num::NonZeroU32;
     use std::ptr::{NonNull, null_mut};
-    // Not the door's, which can't be in a static; see the module on their order.
-    use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-    use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize};
+    use std::sync::LazyLock;
+    // Not the door's, which can't be in a static; see `BEGINNING` on its order.
+    use std::sync::atomic::AtomicPtr;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
-    use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap};
+    use rustix::mm::{madvise, mmap_anonymous, mprotect};
 
     use crate::slab::CHUNK;
+    use crate::slab::numbers::{Numbers, Taken};
 
     /// Whether there are arenas.
     pub(in crate::slab) const ARENA: bool = true;
@@ -52,33 +46,28 @@ mod repr {
     /// Chunks of the largest arena.
     const CHUNKS: usize = (1 << u32::BITS) / (CHUNK / UNIT);
 
-    /// Where the first chunk begins. Null before there is one.
-    static BEGINNING: AtomicPtr<u8> = AtomicPtr::new(null_mut());
-
-    /// How many chunks have addresses.
-    static RESERVED: AtomicUsize = AtomicUsize::new(0);
-
-    /// What has become of each chunk: [`NEW`], [`TAKEN`], [`COLD`] or [`WARM`].
-    static STATES: [AtomicU8; CHUNKS] = [const { AtomicU8::new(NEW) }; CHUNKS];
-
-    /// Never taken: no access is granted yet.
-    const NEW: u8 = 0;
-    /// In use.
-    const TAKEN: u8 = 1;
-    /// Given back, its memory too.
-    const COLD: u8 = 2;
-    /// Given back, and has its memory still.
-    const WARM: u8 = 3;
-
-    /// How many are warm.
-    static WARM_ONES: AtomicUsize = AtomicUsize::new(0);
-
-    /// So many may be: memory that comes anew is cleared by the system, which costs a
-    /// small map that is loaded again and again more than the load.
+    /// So many chunks keep their memory when they are given back.
     const MOST_WARM: usize = 8;
 
-    /// No chunk before it is free, or not for long.
-    static FREE: AtomicUsize = AtomicUsize::new(0);
+    /// The arena; none if not a single chunk could be reserved.
+    static ARENA_OF_ALL: LazyLock<Option<Arena>> = LazyLock::new(Arena::reserve);
+
+    /// Where the arena begins; null before there is one.
+    // Relaxed, all accesses: whoever makes or follows a `Short` was given the slot, hence
+    // after the arena began, or has it from somebody who was, by way of what publishes
+    // the slot itself (the root's Release and Acquire): it cannot see less.
+    static BEGINNING: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+
+    /// Reserved addresses.
+    struct Arena {
+        beginning: NonNull<u8>,
+        numbers: Numbers,
+    }
+
+    // SAFETY: addresses, given out by number to one owner each.
+    unsafe impl Send for Arena {}
+    // SAFETY: as for `Send`.
+    unsafe impl Sync for Arena {}
 
     /// A slot of the arena, with a `T` in it.
     pub(crate) struct Short<T> {
@@ -99,7 +88,7 @@ mod repr {
         /// Of a slot of the arena.
         #[inline]
         pub(crate) fn new(slot: NonNull<T>) -> Self {
-            // Relaxed: see the module.
+            // Relaxed: see there.
             let beginning = BEGINNING.load(Relaxed).addr();
             let units = slot.addr().get().wrapping_sub(beginning) / UNIT;
             let units = u32::try_from(units).ok().and_then(NonZeroU32::new);
@@ -116,7 +105,7 @@ mod repr {
         /// The slot is in use.
         #[inline(always)]
         pub(crate) unsafe fn pointer(self) -> NonNull<T> {
-            // Relaxed: see the module.
+            // Relaxed: see there.
             let beginning = BEGINNING.load(Relaxed);
             // SAFETY: there is a slot, hence an arena.
             let beginning = unsafe { NonNull::new_unchecked(beginning) };
@@ -127,36 +116,17 @@ mod repr {
 
     /// A chunk that is the caller's own; none if there is no more memory.
     pub(in crate::slab) fn take() -> Option<NonNull<u8>> {
-        let beginning = beginning()?;
-        // Relaxed: written before the beginning that has been seen, and a hint.
-        let (reserved, from) = (RESERVED.load(Relaxed), FREE.load(Relaxed));
-        for number in (from..reserved).chain(0..from.min(reserved)) {
-            // Relaxed: only to see whether an exchange is worth it. Acquire: see the
-            // module.
-            let state = STATES[number].load(Relaxed);
-            if state == TAKEN
-                || STATES[number]
-                    .compare_exchange(state, TAKEN, Acquire, Relaxed)
-                    .is_err()
-            {
-                continue;
-            }
-            // Relaxed: a hint, and a number about which it is no matter if it is off.
-            FREE.fetch_max(number + 1, Relaxed);
-            if state == WARM {
-                WARM_ONES.fetch_sub(1, Relaxed);
-            }
-            // SAFETY: within the arena.
-            let chunk = unsafe { beginning.add(number * CHUNK) };
-            let access = MprotectFlags::READ | MprotectFlags::WRITE;
-            // SAFETY: addresses of our own, which nobody uses.
-            if state == NEW && unsafe { mprotect(chunk.as_ptr().cast(), CHUNK, access) }.is_err() {
-                release(number, NEW);
-                return None;
-            }
-            return Some(chunk);
+        let arena = ARENA_OF_ALL.as_ref()?;
+        let Taken { number, is_new } = arena.numbers.take()?;
+        // SAFETY: within the arena.
+        let chunk = unsafe { arena.beginning.add(number * CHUNK) };
+        let access = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: addresses of our own, which nobody uses.
+        if is_new && unsafe { mprotect(chunk.as_ptr().cast(), CHUNK, access) }.is_err() {
+            arena.numbers.give_new(number);
+            return None;
         }
-        None
+        Some(chunk)
     }
 
     /// Gives a chunk back.
@@ -165,71 +135,40 @@ mod repr {
     ///
     /// It came from [`take`], is the caller's own, and used no more.
     pub(in crate::slab) unsafe fn give(chunk: NonNull<u8>) {
-        // Relaxed: as in `take`, and see the module.
-        let number = (chunk.addr().get() - BEGINNING.load(Relaxed).addr()) / CHUNK;
-        if WARM_ONES.load(Relaxed) < MOST_WARM {
-            WARM_ONES.fetch_add(1, Relaxed);
-            release(number, WARM);
+        let Some(arena) = ARENA_OF_ALL.as_ref() else {
             return;
-        }
-        // A system that keeps the memory has it used again.
-        // SAFETY: the caller's own, and what is in it is not needed.
-        let _ = unsafe { madvise(chunk.as_ptr().cast(), CHUNK, Advice::LinuxDontNeed) };
-        release(number, COLD);
+        };
+        let number = (chunk.addr().get() - arena.beginning.addr().get()) / CHUNK;
+        arena.numbers.give(number, || {
+            // A system that keeps the memory has it used again.
+            // SAFETY: the caller's own, and what is in it is not needed.
+            let _ = unsafe { madvise(chunk.as_ptr().cast(), CHUNK, Advice::LinuxDontNeed) };
+        });
     }
 
-    fn release(number: usize, state: u8) {
-        // Release: see the module.
-        STATES[number].store(state, Release);
-        // Relaxed: a hint.
-        FREE.fetch_min(number, Relaxed);
-    }
-
-    /// The beginning of the arena; makes it if there is none.
-    fn beginning() -> Option<NonNull<u8>> {
-        // Acquire: pairs with the Release below, for what has been reserved.
-        if let Some(beginning) = NonNull::new(BEGINNING.load(Acquire)) {
-            return Some(beginning);
-        }
-        let (reserved, chunks) = reserve()?;
-        // A chunk begins at a multiple of its size.
-        let beginning = reserved.map_addr(|at| at.next_multiple_of(CHUNK));
-        // Relaxed: published by the exchange. All who come here reserve as much, unless
-        // they are refused: the least of it counts.
-        let least = RESERVED.load(Relaxed);
-        RESERVED.store(
-            if least == 0 {
-                chunks
-            } else {
-                least.min(chunks)
-            },
-            Relaxed,
-        );
-        // Release: pairs with the Acquire above, and below for whoever comes too late.
-        match BEGINNING.compare_exchange(null_mut(), beginning, Release, Acquire) {
-            Ok(_) => NonNull::new(beginning),
-            Err(first) => {
-                // SAFETY: reserved by this call, and never used.
-                let _ = unsafe { munmap(reserved.cast(), (chunks + 1) * CHUNK) };
-                NonNull::new(first)
+    impl Arena {
+        fn reserve() -> Option<Self> {
+            let mut chunks = CHUNKS;
+            while chunks > 0 {
+                let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+                // One more, since a chunk begins at a multiple of its size.
+                let bytes = (chunks + 1) * CHUNK;
+                let nobody = ProtFlags::empty();
+                // SAFETY: at an address that the system chooses: nothing is replaced.
+                let mapped = unsafe { mmap_anonymous(null_mut(), bytes, nobody, flags) };
+                let Ok(mapped) = mapped else {
+                    chunks /= 2;
+                    continue;
+                };
+                let first = mapped.map_addr(|at| at.next_multiple_of(CHUNK));
+                let beginning = NonNull::new(first.cast::<u8>())?;
+                // Relaxed: see there.
+                BEGINNING.store(beginning.as_ptr(), Relaxed);
+                let numbers = Numbers::new(chunks, MOST_WARM);
+                return Some(Self { beginning, numbers });
             }
+            None
         }
-    }
-
-    /// Addresses without memory, for so many chunks and one more.
-    fn reserve() -> Option<(*mut u8, usize)> {
-        let mut chunks = CHUNKS;
-        while chunks > 0 {
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            let bytes = (chunks + 1) * CHUNK;
-            // SAFETY: at an address that the system chooses, so that nothing is replaced.
-            let mapped = unsafe { mmap_anonymous(null_mut(), bytes, ProtFlags::empty(), flags) };
-            if let Ok(mapped) = mapped {
-                return Some((mapped.cast(), chunks));
-            }
-            chunks /= 2;
-        }
-        None
     }
 }
 

@@ -4,6 +4,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use super::Slab;
+use super::numbers::Numbers;
 
 /// A slab whose chunks have few slots.
 #[derive(Debug)]
@@ -51,5 +52,28 @@ impl Slots {
         let slot = slot.unwrap_or_else(|| unreachable!("slots are not null"));
         // SAFETY: by the caller's word: a slot of this slab, with one owner.
         unsafe { self.0.free(slot) };
+    }
+}
+
+/// A chunk of an arena, without its memory.
+#[derive(Debug)]
+pub struct Chunks(Numbers);
+
+impl Default for Chunks {
+    fn default() -> Self {
+        Self(Numbers::new(1, 1))
+    }
+}
+
+impl Chunks {
+    /// A chunk that is the caller's own, as its number.
+    #[must_use]
+    pub fn take(&self) -> Option<usize> {
+        self.0.take().map(|taken| taken.number)
+    }
+
+    /// Gives back a chunk that [`take`](Self::take) has given out.
+    pub fn give(&self, number: usize) {
+        self.0.give(number, || ());
     }
 }

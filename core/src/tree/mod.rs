@@ -13,9 +13,9 @@
 //!     entry entry entry      (counted once by the tree, not by its nodes)
 //! ```
 //!
-//! - A leaf holds up to 64 regions: of each key the first eight bytes at which the
-//!   keys of the leaf vary, as a number to search for, and a pointer to the entry
-//!   (`search.rs`).
+//! - A leaf holds up to 64 regions: of each key the first four bytes at which the
+//!   keys of the leaf vary, as a number to search for (`search.rs`), and where the
+//!   entry is, in four bytes too (`slab/arena.rs`).
 //! - An inner node holds up to 64 separators and the children around them. The
 //!   separators stand in a block of their own that copies share (`node.rs`).
 //! - Leaves are not linked: a link could not be kept right without copying the
@@ -105,8 +105,9 @@
 //! guess nothing and wait for no store (`search.rs`: 20 ns of every lookup had been
 //! one load that spanned two stores, and 20 more comparisons packed into vectors), and
 //! memory of their own for entries and nodes, in huge pages (`slab.rs`: a fifth of a
-//! lookup in a large map was the search for pages). Single guards are not what it
-//! costs: a lookup without one is 5 ns shorter.
+//! lookup in a large map was the search for pages). Nodes of ten lines instead of
+//! eighteen took off another 10 to 15% of lookups and changes, at a million regions.
+//! Single guards are not what it costs: a lookup without one is 5 ns shorter.
 
 mod bulk;
 mod descend;

@@ -584,7 +584,7 @@ impl Separators {
 
 #[cfg(all(
     test,
-    not(any(miri, tidegate_loom)),
+    not(any(miri, fuzzing, tidegate_loom)),
     target_os = "linux",
     target_pointer_width = "64"
 ))]
