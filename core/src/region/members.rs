@@ -10,6 +10,9 @@
 //! not fit in 32 bits, and a leader that is not among the peers word for word (PD
 //! tells of leaders and of peers apart, so that one can be older than the other).
 //!
+//! The leader stands first, before those that were reported before it: whoever asks
+//! for it does not wait for its place to be read.
+//!
 //! What fits is never in a box, and unused slots are zero: equal members look alike,
 //! and are compared as they stand.
 
@@ -38,7 +41,8 @@ pub(super) struct Few {
     kinds: [Kind; Self::MOST],
     // Invariant: at most `MOST`, and the slots from here on are as in `EMPTY`.
     count: u8,
-    // Invariant: a slot below `count`, the first of those that are equal, or nobody.
+    // Invariant: which of the `count` peers leads, the first of those that are equal, or
+    // nobody. It stands in the first slot, and those reported before it one slot further.
     leader: Leads,
     ids: [u64; Self::MOST],
     stores: [u32; Self::MOST],
@@ -51,7 +55,7 @@ pub(super) struct Many {
     leader: Option<Peer>,
 }
 
-/// The slot of the peer that leads.
+/// The place of the peer that leads, in the order in which they were reported.
 #[derive(Clone, Copy, Eq, PartialEq)]
 #[repr(u8)]
 enum Leads {
@@ -179,7 +183,7 @@ impl fmt::Debug for Members {
 
 impl Few {
     /// The most peers that fit.
-    const MOST: usize = Leads::SLOTS.len();
+    const MOST: usize = Leads::PLACES.len();
 
     const EMPTY: Self = Self {
         kinds: [Kind::Voter; Self::MOST],
@@ -212,27 +216,34 @@ impl Few {
         true
     }
 
-    /// Sets the leader to one of the peers or to none; whether it was.
+    /// Sets the leader to one of the peers or to none; whether it was. Nobody leads if
+    /// it was not.
     fn set_leader(&mut self, leader: Option<Peer>) -> bool {
-        self.leader = match leader {
-            None => Leads::Nobody,
-            Some(leader) => match self.find(leader) {
-                Some(slot) => slot,
-                None => return false,
-            },
+        if let Some(before) = self.slots_up_to_leader() {
+            self.ids[..before].rotate_left(1);
+            self.stores[..before].rotate_left(1);
+            self.kinds[..before].rotate_left(1);
+            self.leader = Leads::Nobody;
+        }
+        let Some(leader) = leader else {
+            return true;
         };
+        let mut places = Leads::PLACES.into_iter().take(self.len());
+        let Some(found) = places.find(|&at| self.slot(at as usize) == Some(leader)) else {
+            return false;
+        };
+        self.leader = found;
+        if let Some(before) = self.slots_up_to_leader() {
+            self.ids[..before].rotate_right(1);
+            self.stores[..before].rotate_right(1);
+            self.kinds[..before].rotate_right(1);
+        }
         true
     }
 
-    /// The first slot with a peer that is equal to this one.
-    fn find(&self, peer: Peer) -> Option<Leads> {
-        let kind = Kind::of(peer);
-        Leads::SLOTS.into_iter().take(self.len()).find(|slot| {
-            let at = *slot as usize;
-            self.ids[at] == peer.id
-                && u64::from(self.stores[at]) == peer.store_id
-                && self.kinds[at] == kind
-        })
+    /// How many peers were reported up to the leader, itself included.
+    fn slots_up_to_leader(&self) -> Option<usize> {
+        (self.leader != Leads::Nobody).then_some(self.leader as usize + 1)
     }
 
     #[inline]
@@ -242,17 +253,36 @@ impl Few {
 
     #[inline]
     fn get(&self, at: usize) -> Option<Peer> {
-        if at < self.len() { self.slot(at) } else { None }
+        if at < self.len() {
+            self.slot(self.slot_of(at))
+        } else {
+            None
+        }
+    }
+
+    /// Where the peer stands that was reported at this place.
+    #[inline]
+    fn slot_of(&self, at: usize) -> usize {
+        let leads = self.leader as usize;
+        if self.leader == Leads::Nobody || at > leads {
+            at
+        } else if at == leads {
+            0
+        } else {
+            at + 1
+        }
     }
 
     #[inline]
     fn leader(&self) -> Option<Peer> {
-        // Nobody's is no slot.
-        self.slot(self.leader as usize)
+        if self.leader == Leads::Nobody {
+            return None;
+        }
+        self.slot(0)
     }
 
     fn iter(&self) -> impl Iterator<Item = Peer> {
-        (0..self.len()).filter_map(|at| self.slot(at))
+        (0..self.len()).filter_map(|at| self.get(at))
     }
 
     /// What stands in a slot, used or not.
@@ -271,7 +301,7 @@ impl Few {
 // === impl Leads ===
 
 impl Leads {
-    const SLOTS: [Self; 4] = [Self::First, Self::Second, Self::Third, Self::Fourth];
+    const PLACES: [Self; 4] = [Self::First, Self::Second, Self::Third, Self::Fourth];
 }
 
 // === impl Kind ===
