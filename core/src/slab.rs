@@ -32,7 +32,9 @@
 //! are free, unless it is one of the [`SHARDS`] that are owned. So a map that was
 //! large and has become small keeps chunks as long as a value in each lives; the
 //! content of a map that is replaced goes whole, but for those chunks that the new
-//! content has used up.
+//! content has used up. A chunk that goes keeps its memory for some seconds, in case it
+//! is wanted again, and for as long as nobody takes or frees slots in numbers: nothing
+//! here has a thread of its own (`slab/numbers.rs`).
 
 mod arena;
 #[cfg(tidegate_loom)]
@@ -401,6 +403,9 @@ impl Slab {
         unsafe { self.available.put_back(rest) };
         if self.emptied() != emptied {
             self.sweep();
+        }
+        if self.in_arena {
+            arena::tend();
         }
         pointer
     }

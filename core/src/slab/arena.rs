@@ -15,7 +15,7 @@
 //! a `Short` is a pointer.
 
 pub(crate) use repr::Short;
-pub(super) use repr::{ARENA, give, take};
+pub(super) use repr::{ARENA, give, take, tend};
 
 #[cfg(all(
     target_os = "linux",
@@ -34,6 +34,7 @@ mod repr {
     use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
     use rustix::mm::{madvise, mmap_anonymous, mprotect};
 
+    use crate::clock::{BootClock, Clock};
     use crate::slab::CHUNK;
     use crate::slab::numbers::{Numbers, Taken};
 
@@ -45,9 +46,6 @@ mod repr {
 
     /// Chunks of the largest arena.
     const CHUNKS: usize = (1 << u32::BITS) / (CHUNK / UNIT);
-
-    /// So many chunks keep their memory when they are given back.
-    const MOST_WARM: usize = 8;
 
     /// The arena; none if not a single chunk could be reserved.
     static ARENA_OF_ALL: LazyLock<Option<Arena>> = LazyLock::new(Arena::reserve);
@@ -139,11 +137,20 @@ mod repr {
             return;
         };
         let number = (chunk.addr().get() - arena.beginning.addr().get()) / CHUNK;
-        arena.numbers.give(number, || {
-            // A system that keeps the memory has it used again.
-            // SAFETY: the caller's own, and what is in it is not needed.
-            let _ = unsafe { madvise(chunk.as_ptr().cast(), CHUNK, Advice::LinuxDontNeed) };
-        });
+        arena.numbers.give(number, now());
+        arena.cool_old();
+    }
+
+    /// Gives back what nobody has wanted for long.
+    pub(in crate::slab) fn tend() {
+        if let Some(arena) = ARENA_OF_ALL.as_ref() {
+            arena.cool_old();
+        }
+    }
+
+    /// Seconds, in as many bits as the state of a chunk has for them.
+    fn now() -> u32 {
+        (BootClock.now().as_nanos() / 1_000_000_000) as u32 & u32::MAX >> 2
     }
 
     impl Arena {
@@ -164,10 +171,22 @@ mod repr {
                 let beginning = NonNull::new(first.cast::<u8>())?;
                 // Relaxed: see there.
                 BEGINNING.store(beginning.as_ptr(), Relaxed);
-                let numbers = Numbers::new(chunks, MOST_WARM);
-                return Some(Self { beginning, numbers });
+                return Some(Self {
+                    beginning,
+                    numbers: Numbers::new(chunks),
+                });
             }
             None
+        }
+
+        fn cool_old(&self) {
+            self.numbers.cool_old(now(), |number| {
+                // SAFETY: within the arena.
+                let chunk = unsafe { self.beginning.add(number * CHUNK) };
+                // A system that keeps the memory has it used again.
+                // SAFETY: the caller's own meanwhile, and what is in it is not needed.
+                let _ = unsafe { madvise(chunk.as_ptr().cast(), CHUNK, Advice::LinuxDontNeed) };
+            });
         }
     }
 }
@@ -219,4 +238,6 @@ mod repr {
     ///
     /// Never called: nothing is taken.
     pub(in crate::slab) unsafe fn give(_: NonNull<u8>) {}
+
+    pub(in crate::slab) fn tend() {}
 }

@@ -61,7 +61,7 @@ pub struct Chunks(Numbers);
 
 impl Default for Chunks {
     fn default() -> Self {
-        Self(Numbers::new(1, 1))
+        Self(Numbers::new(1))
     }
 }
 
@@ -74,6 +74,6 @@ impl Chunks {
 
     /// Gives back a chunk that [`take`](Self::take) has given out.
     pub fn give(&self, number: usize) {
-        self.0.give(number, || ());
+        self.0.give(number, 0);
     }
 }
