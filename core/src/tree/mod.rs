@@ -115,6 +115,7 @@ mod edit;
 mod finger;
 mod many;
 mod node;
+mod occupied;
 mod rebalance;
 mod retire;
 mod scan;

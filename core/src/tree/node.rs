@@ -15,6 +15,7 @@ use std::mem::offset_of;
 use std::ptr::NonNull;
 
 use super::CAPACITY;
+use super::occupied::Occupied;
 use super::search::{Heads, Sought};
 use crate::entry::{Entry, EntryPtr, EntryRef};
 use crate::key::Key;
@@ -261,18 +262,11 @@ impl Leaf {
         }
     }
 
-    /// The pointer in slot `place`, if that is below `stop`, which is at most the
-    /// number of slots.
-    #[inline(always)]
-    pub(super) fn occupied(&self, place: usize, stop: usize) -> Option<EntryPtr> {
+    /// The slots from `place` up to `stop`, which is at most their number.
+    pub(super) fn occupied(&self, place: usize, stop: usize) -> Occupied<'_> {
         debug_assert!(stop <= self.len());
-        if place < stop {
-            let entry = (*self.slots.get(place)?)?;
-            // SAFETY: alive by the invariant.
-            Some(unsafe { entry.pointer() })
-        } else {
-            None
-        }
+        // SAFETY: filled by the invariant, and readable as long as this leaf.
+        unsafe { Occupied::of(self.slots.get(place..stop).unwrap_or_default()) }
     }
 
     /// Asks for the pointer in slot `place`.

@@ -8,6 +8,7 @@
 use std::ptr;
 
 use super::node::{Inner, Leaf, NodeRef};
+use super::occupied::Occupied;
 use super::search::Sought;
 use super::{MAX_HEIGHT, TreeRef};
 use crate::entry::{Entry, EntryPtr};
@@ -27,7 +28,11 @@ pub(crate) struct Cursor<'s> {
 /// The regions of a range, from both ends.
 pub(crate) struct Range<'s, 'k> {
     tree: TreeRef<'s>,
+    /// Behind `rest`.
     front: Cursor<'s>,
+    /// What the front's leaf still has to yield, while nothing is asked for from the
+    /// back.
+    rest: Occupied<'s>,
     /// How many regions of the front's leaf start before the end.
     stop: usize,
     /// Nothing until the last region has been asked for.
@@ -82,6 +87,7 @@ impl<'s> TreeRef<'s> {
         let mut range = Range {
             tree: self,
             front: self.seek(start),
+            rest: Occupied::none(),
             stop: 0,
             back: None,
             end: (!end.is_empty()).then(|| Sought::new(end)),
@@ -216,6 +222,16 @@ impl<'s> Range<'s, '_> {
         for place in self.front.place..self.stop.min(self.front.place + AHEAD) {
             leaf.pointer(place).prefetch();
         }
+        if self.back.is_none() && self.front.place < self.stop {
+            self.rest = leaf.occupied(self.front.place, self.stop);
+            self.front.place = self.stop;
+        }
+    }
+
+    /// Puts the front before what is left of its leaf.
+    fn put_rest_back(&mut self) {
+        self.front.place -= self.rest.len();
+        self.rest = Occupied::none();
     }
 
     /// Moves the front to the leaf of the next region that is left, if there is
@@ -224,7 +240,7 @@ impl<'s> Range<'s, '_> {
         while !self.done {
             let leaf = self.front.leaf?;
             let back = self.back.as_ref().filter(|back| back.is_in(leaf));
-            if self.front.place < back.map_or(self.stop, |back| back.place) {
+            if self.rest.len() > 0 || self.front.place < back.map_or(self.stop, |back| back.place) {
                 return Some(leaf);
             }
             // No leaf is empty: what ends here leaves nothing for the next one.
@@ -240,13 +256,16 @@ impl<'s> Range<'s, '_> {
 }
 
 impl Range<'_, '_> {
-    /// The next region, wherever that is.
+    /// The next region, which the front's leaf does not have, or not for the front
+    /// alone.
     #[inline(never)]
     fn next_settled(&mut self) -> Option<EntryPtr> {
         let leaf = self.settle()?;
-        let place = self.front.place;
-        self.front.place += 1;
-        Some(leaf.pointer(place))
+        self.rest.next().or_else(|| {
+            let place = self.front.place;
+            self.front.place += 1;
+            Some(leaf.pointer(place))
+        })
     }
 }
 
@@ -256,20 +275,15 @@ impl Iterator for Range<'_, '_> {
     // Always in line: this is a load and a few comparisons, a call as much again.
     #[inline(always)]
     fn next(&mut self) -> Option<EntryPtr> {
-        let place = self.front.place;
-        match self.front.leaf {
-            // Mostly the front stands in a leaf that has more, and there is no back.
-            Some(leaf) if place < self.stop && self.back.is_none() => {
-                self.front.place = place + 1;
-                if let Some(ahead) = leaf.occupied(place + AHEAD, self.stop) {
-                    ahead.prefetch();
-                } else if place + AHEAD == leaf.len() {
-                    self.front.prefetch_next_leaf();
-                }
-                leaf.occupied(place, self.stop)
-            }
-            _ => self.next_settled(),
+        let Some(next) = self.rest.next() else {
+            return self.next_settled();
+        };
+        if let Some(ahead) = self.rest.ahead(AHEAD - 1) {
+            ahead.prefetch();
+        } else if self.rest.len() == AHEAD - 1 {
+            self.front.prefetch_next_leaf();
         }
+        Some(next)
     }
 }
 
@@ -277,7 +291,9 @@ impl DoubleEndedIterator for Range<'_, '_> {
     fn next_back(&mut self) -> Option<EntryPtr> {
         // Something is left, so it starts before the end: the front's gap comes
         // before the one that is sought for the back, and stays before it.
+        self.put_rest_back();
         self.settle()?;
+        self.put_rest_back();
         let (tree, end) = (self.tree, self.end.as_ref());
         let back = self.back.get_or_insert_with(|| tree.seek_end(end));
         loop {
