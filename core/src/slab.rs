@@ -369,7 +369,8 @@ impl Slab {
         let slot = if let Some(taken) = NonNull::new(chunk.taken.get()) {
             // SAFETY: what has been taken is free memory of the owner.
             chunk.taken.set(unsafe { taken.as_ref() }.next());
-            prefetch(chunk.taken.get(), size_of::<Link>());
+            // Freed long ago, and written to next.
+            prefetch(chunk.taken.get(), self.slot.size());
             taken.cast::<u8>()
         } else {
             let place = chunk.fresh.get();
