@@ -3,7 +3,7 @@
 use super::Effort;
 use crate::contender::Runs;
 use crate::fixture::Fixture;
-use crate::round::{Lane, Row, Subject, alternate, timed};
+use crate::round::{Lane, Row, Subject, alternate, lead_in, timed};
 
 /// `split_merge`: one of a split of a region drawn at random and the merge that follows, each of them
 /// published at once by the map and behind a lock. The rivals without a lock make two changes of each,
@@ -18,8 +18,9 @@ pub fn split_merge(fixture: &Fixture, contenders: &[Box<dyn Runs>], effort: Effo
             // Each above those before it, of the same region or not.
             let first = 1 + round * count as u64;
             let splits = splits.map(|(at, index)| fixture.split(index, first + at as u64));
-            let splits: Vec<_> = splits.collect();
-            timed(2 * count, || contender.splits(splits))
+            let (first, splits) = lead_in(splits.collect());
+            contender.splits(first);
+            timed(2 * splits.len(), || contender.splits(splits))
         })
     });
     let subject = Subject {

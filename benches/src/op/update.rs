@@ -3,7 +3,7 @@
 use super::Effort;
 use crate::contender::Runs;
 use crate::fixture::Fixture;
-use crate::round::{Lane, Row, Subject, alternate, timed};
+use crate::round::{Lane, Row, Subject, alternate, lead_in, timed};
 
 /// `update`: one change, published at once. Regions are made before the clock starts.
 #[must_use]
@@ -11,9 +11,9 @@ pub fn update(fixture: &Fixture, contenders: &[Box<dyn Runs>], effort: Effort) -
     let lanes = contenders.iter().map(|contender| {
         Lane::new(contender.name(), move |round| {
             let picks = fixture.picks(effort.operations, round).into_iter();
-            let regions: Vec<_> = picks
-                .map(|index| fixture.region(index, round + 1))
-                .collect();
+            let regions = picks.map(|index| fixture.region(index, round + 1));
+            let (first, regions) = lead_in(regions.collect());
+            contender.updates(first);
             timed(regions.len(), || contender.updates(regions))
         })
     });

@@ -27,6 +27,7 @@ impl Snapshot<'_> {
     ///
     /// O(log n), then O(1) a region; the first one that is taken from the back
     /// costs O(log n) again. Nothing is allocated.
+    #[inline]
     pub fn scan<'k>(&self, start: &[u8], end: &'k [u8]) -> Scan<'_, 'k> {
         Scan {
             range: self.root().tree().range(start, end),

@@ -45,6 +45,7 @@ pub(crate) struct Range<'s, 'k> {
 impl<'s> TreeRef<'s> {
     /// Before the region that holds `start`, or else the first that starts after
     /// it.
+    #[inline]
     pub(crate) fn seek(self, start: &[u8]) -> Cursor<'s> {
         let mut cursor = Cursor::new();
         cursor.go_to(self, start);
@@ -83,6 +84,7 @@ impl<'s> TreeRef<'s> {
 
     /// The region that holds `start`, or the next one, and those after it that
     /// start before `end`; an empty `end` is plus infinity.
+    #[inline]
     pub(crate) fn range<'k>(self, start: &[u8], end: &'k [u8]) -> Range<'s, 'k> {
         let mut range = Range {
             tree: self,
