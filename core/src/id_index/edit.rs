@@ -93,6 +93,10 @@ impl Edit {
         self.drop_empty_levels();
     }
 
+    pub(super) fn set_root(&mut self, root: PagePtr) {
+        self.index.root = Some(root);
+    }
+
     /// The index as it is now, for a root record.
     pub(crate) fn index(&self) -> IdIndex {
         self.index
@@ -191,7 +195,7 @@ impl Edit {
     }
 
     /// The page itself, or a copy that is the edit's own.
-    fn own_page(&mut self, page: PagePtr) -> PagePtr {
+    pub(super) fn own_page(&mut self, page: PagePtr) -> PagePtr {
         // SAFETY: in the index, hence alive.
         if unsafe { page.tag() } == self.tag {
             return page;

@@ -29,10 +29,12 @@ mod many;
 mod node;
 mod pages;
 mod retire;
+mod trail;
 
 use crate::entry::EntryPtr;
 
 pub(crate) use edit::{Edit, Means};
+pub(crate) use trail::Trail;
 
 use node::PagePtr;
 use pages::Census;

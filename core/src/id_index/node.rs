@@ -23,6 +23,9 @@ pub(super) struct PagePtr(NonNull<Page>);
 struct Page {
     tag: Tag,
     bitmap: u64,
+    // Invariant: how many bits the bitmap has. To count them takes a dozen steps on
+    // processors that are not known to do it in one.
+    count: usize,
     canary: Canary,
 }
 
@@ -87,19 +90,19 @@ impl PagePtr {
         bitmap: u64,
         slots: [&[Slot]; PARTS],
     ) -> Self {
-        let count = slots_of(bitmap);
-        let memory = spare.take(bitmap);
+        let count = slots.iter().map(|part| part.len()).sum();
+        // Invariant: every slot that the bitmap names is written.
+        assert_eq!(count, slots_of(bitmap), "a page needs a slot for each bit");
+        let memory = spare.take(count);
         let page = memory.cast::<Page>();
         let head = Page {
             tag,
             bitmap,
+            count,
             canary: Canary::new(),
         };
         // SAFETY: memory for a page, owned by nobody else.
         unsafe { page.write(head) };
-        let given: usize = slots.iter().map(|part| part.len()).sum();
-        // Invariant: every slot that the bitmap names is written.
-        assert_eq!(given, count, "a page needs a slot for each bit");
         let mut written = 0;
         for part in slots {
             // SAFETY: `OFFSET + count * size_of::<Slot>()` is within the
@@ -122,9 +125,22 @@ impl PagePtr {
     #[inline]
     pub(super) unsafe fn copy(self, tag: Tag, spare: &mut SparePages) -> Self {
         // SAFETY: by the caller's word.
-        let bitmap = unsafe { self.bitmap() };
-        // SAFETY: as above.
-        Self::alloc(tag, spare, bitmap, [unsafe { self.slots() }])
+        let from = unsafe { self.page() };
+        let memory = spare.take(from.count);
+        let head = Page {
+            tag,
+            bitmap: from.bitmap,
+            count: from.count,
+            canary: Canary::new(),
+        };
+        let copy = Self(memory.cast::<Page>());
+        // SAFETY: memory for a page, owned by nobody else.
+        unsafe { copy.0.write(head) };
+        let to = copy.first_slot().cast_mut();
+        // SAFETY: `count` slots have been written there, and here is memory for as many,
+        // of another page.
+        unsafe { to.copy_from_nonoverlapping(self.first_slot(), from.count) };
+        copy
     }
 
     /// Asks for the page, as long as pages usually are.
@@ -171,7 +187,7 @@ impl PagePtr {
     #[inline]
     pub(super) unsafe fn slots<'p>(self) -> &'p [Slot] {
         // SAFETY: by the caller's word.
-        let count = slots_of(unsafe { self.bitmap() });
+        let count = unsafe { self.page() }.count;
         // SAFETY: `alloc` has written `count` slots there.
         unsafe { std::slice::from_raw_parts(self.first_slot(), count) }
     }
@@ -184,15 +200,47 @@ impl PagePtr {
     #[inline]
     pub(super) unsafe fn slot(self, bit: u32) -> Option<Slot> {
         // SAFETY: by the caller's word.
+        let place = unsafe { self.place(bit) }?;
+        // SAFETY: as above; the bit is set, so its rank is below the count of slots.
+        Some(unsafe { self.slot_at(place) })
+    }
+
+    /// The place of the slot of bit `bit`, if that is set.
+    ///
+    /// # Safety
+    ///
+    /// The page is alive.
+    #[inline]
+    pub(super) unsafe fn place(self, bit: u32) -> Option<usize> {
+        // SAFETY: by the caller's word.
         let bitmap = unsafe { self.bitmap() };
-        if bitmap & (1 << bit) == 0 {
-            return None;
-        }
-        let place = rank(bitmap, bit);
-        // SAFETY: the bit is set, so its rank is below the count of slots.
+        (bitmap & (1 << bit) != 0).then(|| rank(bitmap, bit))
+    }
+
+    /// The slot at `place`.
+    ///
+    /// # Safety
+    ///
+    /// The page is alive, and has this place.
+    #[inline]
+    pub(super) unsafe fn slot_at(self, place: usize) -> Slot {
+        // SAFETY: by the caller's word.
         let slot = unsafe { self.first_slot().add(place) };
         // SAFETY: `alloc` has written it.
-        Some(unsafe { slot.read() })
+        unsafe { slot.read() }
+    }
+
+    /// Changes the slot at `place`.
+    ///
+    /// # Safety
+    ///
+    /// The page is alive and the caller's own, and has this place.
+    #[inline]
+    pub(super) unsafe fn set_slot_at(self, place: usize, slot: Slot) {
+        // SAFETY: by the caller's word.
+        let target = unsafe { self.first_slot().cast_mut().add(place) };
+        // SAFETY: nobody else reads the page.
+        unsafe { target.write(slot) };
     }
 
     /// Changes the slot of a bit that is set.
@@ -203,10 +251,8 @@ impl PagePtr {
     pub(super) unsafe fn set_slot(self, bit: u32, slot: Slot) {
         // SAFETY: by the caller's word.
         let place = rank(unsafe { self.bitmap() }, bit);
-        // SAFETY: the bit is set, so its rank is below the count of slots.
-        let target = unsafe { self.first_slot().cast_mut().add(place) };
-        // SAFETY: nobody else reads the page.
-        unsafe { target.write(slot) };
+        // SAFETY: as above; the bit is set, so its rank is below the count of slots.
+        unsafe { self.set_slot_at(place, slot) };
     }
 
     /// Adds a slot for a bit that is not set.
@@ -218,7 +264,9 @@ impl PagePtr {
     pub(super) unsafe fn add_slot(mut self, bit: u32, slot: Slot) {
         // SAFETY: by the caller's word.
         let bitmap = unsafe { self.bitmap() };
-        let (place, count) = (rank(bitmap, bit), slots_of(bitmap));
+        let place = rank(bitmap, bit);
+        // SAFETY: as above.
+        let count = unsafe { self.page() }.count;
         // SAFETY: `place` is at most `count`, for which there is room.
         let target = unsafe { self.first_slot().cast_mut().add(place) };
         // SAFETY: as above.
@@ -229,7 +277,9 @@ impl PagePtr {
         // SAFETY: nobody else reads the page.
         unsafe { target.write(slot) };
         // SAFETY: as above.
-        unsafe { self.0.as_mut() }.bitmap = bitmap | 1 << bit;
+        let head = unsafe { self.0.as_mut() };
+        head.bitmap = bitmap | 1 << bit;
+        head.count = count + 1;
     }
 
     fn first_slot(self) -> *const Slot {
@@ -245,11 +295,12 @@ impl PagePtr {
     /// The page is no longer reachable for anyone, and this is called once.
     pub(super) unsafe fn free(self, spare: &mut SparePages) {
         // SAFETY: by the caller's word.
-        let bitmap = unsafe { self.bitmap() };
+        let count = unsafe { self.page() }.count;
         // SAFETY: `alloc` has written the head; slots need no drop.
         unsafe { self.0.drop_in_place() };
-        // SAFETY: taken by `alloc` for this bitmap.
-        unsafe { spare.keep(bitmap, self.0.cast()) };
+        // SAFETY: taken by `alloc` for as many slots, or as many as the memory has room
+        // for.
+        unsafe { spare.keep(count, self.0.cast()) };
     }
 }
 

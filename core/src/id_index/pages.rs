@@ -10,7 +10,7 @@ use crate::spare::Spare;
 /// How many slots a page of each class has room for: what fills one line, two, and a
 /// whole page. PD gives a region and its three peers an id each, so that most pages
 /// have up to sixteen regions, and fewer once peers have moved.
-const CLASSES: [usize; 3] = [12, 28, 64];
+const CLASSES: [usize; 3] = [10, 26, 64];
 
 /// Memory for pages of a class.
 fn memory(class: usize) -> Source {
@@ -48,18 +48,17 @@ impl Census {
 
     /// Notes a page with this bitmap.
     pub(super) fn add(&mut self, bitmap: u64) {
-        self.0[class_of(bitmap)] += 1;
+        self.0[class_of(slots_of(bitmap))] += 1;
     }
 
     /// Notes that a page with this bitmap is gone.
     pub(super) fn remove(&mut self, bitmap: u64) {
-        self.0[class_of(bitmap)] -= 1;
+        self.0[class_of(slots_of(bitmap))] -= 1;
     }
 }
 
-/// The class of a page with this bitmap.
-const fn class_of(bitmap: u64) -> usize {
-    let slots = slots_of(bitmap);
+/// The class of a page with so many slots.
+const fn class_of(slots: usize) -> usize {
     (slots > CLASSES[0]) as usize + (slots > CLASSES[1]) as usize
 }
 
@@ -87,20 +86,20 @@ impl SparePages {
         self.classes.iter_mut().for_each(Spare::release);
     }
 
-    /// Memory for a page with this bitmap.
+    /// Memory for a page with so many slots.
     #[inline]
-    pub(super) fn take(&mut self, bitmap: u64) -> NonNull<u8> {
-        self.classes[class_of(bitmap)].take()
+    pub(super) fn take(&mut self, slots: usize) -> NonNull<u8> {
+        self.classes[class_of(slots)].take()
     }
 
     /// # Safety
     ///
-    /// `page` came from [`SparePages::take`] for the same bitmap, nothing in it
-    /// needs to be dropped, and it is no longer reachable for anyone.
+    /// `page` came from [`SparePages::take`] for as many slots, or of the same class,
+    /// nothing in it needs to be dropped, and it is no longer reachable for anyone.
     #[inline]
-    pub(super) unsafe fn keep(&mut self, bitmap: u64, page: NonNull<u8>) {
-        // SAFETY: by the caller's word, and the same bitmap has the same class.
-        unsafe { self.classes[class_of(bitmap)].keep(page) };
+    pub(super) unsafe fn keep(&mut self, slots: usize, page: NonNull<u8>) {
+        // SAFETY: by the caller's word.
+        unsafe { self.classes[class_of(slots)].keep(page) };
     }
 
     /// Whether the memory of a page with this bitmap has room for another slot,

@@ -13,7 +13,7 @@ use crate::entry::{Entry, EntryPtr, SharedEntry};
 use crate::id_index;
 use crate::pool::Pooled;
 use crate::sync::Canary;
-use crate::tree::{self, Finger, Placed, Spot, Trail};
+use crate::tree::{self, Finger, Placed, Spot};
 
 /// Changes whose memory is asked for at a time.
 const PREFETCHED: usize = 12;
@@ -38,6 +38,14 @@ pub(super) struct Displaced {
     pub(super) entry: EntryPtr,
     /// The new entry of the same region, if there is one.
     pub(super) heir: Option<EntryPtr>,
+}
+
+/// The ways to the place of a change, and what stands there by its id.
+struct Trails<'k> {
+    start: tree::Trail<'k>,
+    /// `None` if there is no such id.
+    id: Option<id_index::Trail>,
+    known: Option<EntryPtr>,
 }
 
 impl<'g> Transaction<'g> {
@@ -188,12 +196,14 @@ impl<'g> Transaction<'g> {
     pub(super) fn apply_first(&mut self, change: &'g Change) -> Outcome {
         let result = match change {
             Change::Put { entry, expect } => {
-                self.ids.prefetch(entry.id());
-                let trail = self.tree.read().trail(entry.start());
-                if let Some(known) = self.ids.get(entry.id()) {
+                let mut id = self.ids.trail(entry.id());
+                let start = self.tree.read().trail(entry.start());
+                let known = id.as_mut().and_then(|trail| self.ids.entry_at(trail));
+                if let Some(known) = known {
                     known.prefetch_whole();
                 }
-                self.put(entry, expect, Some(&trail))
+                let id = id.filter(|_| known.is_some());
+                self.put(entry, expect, Some(&Trails { start, id, known }))
             }
             Change::Remove { id, expect } => self.remove(*id, expect),
         };
@@ -241,15 +251,19 @@ impl<'g> Transaction<'g> {
         bag
     }
 
-    /// Puts an entry; `trail` is that of its start in the tree as it is now.
+    /// Puts an entry; `trails` are those in the tree and in the index as they are now.
     fn put(
         &mut self,
         newcomer: &'g SharedEntry,
         expect: &Expect,
-        trail: Option<&Trail<'_>>,
+        trails: Option<&Trails<'_>>,
     ) -> Result<Outcome, Refusal> {
         let pointer = EntryPtr::of(newcomer);
-        let known = self.live(newcomer.id());
+        let known = trails.map_or_else(|| self.ids.get(newcomer.id()), |trails| trails.known);
+        // SAFETY: as in `live`.
+        let known = known.map(|pointer| (pointer, unsafe { pointer.as_ref::<'g>() }));
+        let trail = trails.map(|trails| &trails.start);
+        let mut id_trail = trails.and_then(|trails| trails.id.as_ref());
         admit_expected(expect, newcomer.id(), |id| self.entry(id))?;
         if let Some((_, entry)) = known {
             admit_over_same_id(newcomer, entry)?;
@@ -279,13 +293,16 @@ impl<'g> Transaction<'g> {
             let own = known.map(|(pointer, _)| pointer);
             let displaced = others.len() + usize::from(own.is_some());
             self.displace(pointer, newcomer, own, &others, trail);
+            // Others' ids have left the index.
+            id_trail = id_trail.filter(|_| others.is_empty());
             self.bag.overlapped = others;
             Outcome::Inserted { displaced }
         };
 
-        match known {
-            Some(_) => self.ids.replace(newcomer.id(), pointer),
-            None => self.ids.set(newcomer.id(), pointer),
+        match (known, id_trail) {
+            (Some(_), Some(trail)) => self.ids.replace_along(trail, pointer),
+            (Some(_), None) => self.ids.replace(newcomer.id(), pointer),
+            (None, _) => self.ids.set(newcomer.id(), pointer),
         }
         self.bequeath(newcomer, known);
         Ok(outcome)
@@ -335,7 +352,7 @@ impl<'g> Transaction<'g> {
     fn overlapped(
         &mut self,
         newcomer: &Entry,
-        trail: Option<&Trail<'_>>,
+        trail: Option<&tree::Trail<'_>>,
     ) -> Result<Vec<EntryPtr>, Refusal> {
         let mut others = std::mem::take(&mut self.bag.overlapped);
         others.clear();
@@ -368,7 +385,7 @@ impl<'g> Transaction<'g> {
         newcomer: &Entry,
         own: Option<EntryPtr>,
         others: &[EntryPtr],
-        trail: Option<&Trail<'_>>,
+        trail: Option<&tree::Trail<'_>>,
     ) {
         let start_of = |old: EntryPtr| {
             // SAFETY: in the tree of this transaction, see `entry`.
