@@ -62,7 +62,7 @@ use crate::sync::Canary;
 use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize};
 
-pub(crate) use arena::Short;
+pub(crate) use arena::{Beginning, Short};
 
 /// Bytes of a chunk: a huge page.
 const CHUNK: usize = 2 << 20;

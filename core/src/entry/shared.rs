@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 
 use super::Entry;
 use crate::prefetch::prefetch;
-use crate::slab::{Global, Short, Slab, Source, Taker};
+use crate::slab::{Beginning, Global, Short, Slab, Source, Taker};
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicUsize, fence};
 
@@ -177,6 +177,17 @@ impl EntryRef {
     pub(crate) unsafe fn pointer(self) -> EntryPtr {
         // SAFETY: alive by the caller's word.
         EntryPtr(unsafe { self.0.pointer() })
+    }
+
+    /// The same, from a beginning that was read when the entry was alive.
+    ///
+    /// # Safety
+    ///
+    /// The entry is alive.
+    #[inline(always)]
+    pub(crate) unsafe fn pointer_from(self, beginning: Beginning) -> EntryPtr {
+        // SAFETY: by the caller's word.
+        EntryPtr(unsafe { self.0.pointer_from(beginning) })
     }
 }
 

@@ -14,8 +14,8 @@
 //! Without an arena (under tools that follow memory, see `slab.rs`, and on other systems)
 //! a `Short` is a pointer.
 
-pub(crate) use repr::Short;
 pub(super) use repr::{ARENA, give, take, tend};
+pub(crate) use repr::{Beginning, Short};
 
 #[cfg(all(
     target_os = "linux",
@@ -82,6 +82,18 @@ mod repr {
 
     impl<T> Copy for Short<T> {}
 
+    /// Where the arena begins, read once for many slots.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Beginning(*mut u8);
+
+    impl Beginning {
+        #[inline(always)]
+        pub(crate) fn read() -> Self {
+            // Relaxed: see there.
+            Self(BEGINNING.load(Relaxed))
+        }
+    }
+
     impl<T> Short<T> {
         /// Of a slot of the arena.
         #[inline]
@@ -103,10 +115,19 @@ mod repr {
         /// The slot is in use.
         #[inline(always)]
         pub(crate) unsafe fn pointer(self) -> NonNull<T> {
-            // Relaxed: see there.
-            let beginning = BEGINNING.load(Relaxed);
+            // SAFETY: by the caller's word.
+            unsafe { self.pointer_from(Beginning::read()) }
+        }
+
+        /// The same, from a beginning that was read when the slot was in use.
+        ///
+        /// # Safety
+        ///
+        /// The slot is in use.
+        #[inline(always)]
+        pub(crate) unsafe fn pointer_from(self, beginning: Beginning) -> NonNull<T> {
             // SAFETY: there is a slot, hence an arena.
-            let beginning = unsafe { NonNull::new_unchecked(beginning) };
+            let beginning = unsafe { NonNull::new_unchecked(beginning.0) };
             // SAFETY: as far behind the beginning as the slot was in `new`.
             unsafe { beginning.add(self.units.get() as usize * UNIT) }.cast()
         }
@@ -212,6 +233,17 @@ mod repr {
 
     impl<T> Copy for Short<T> {}
 
+    /// Nothing: a `Short` does without it.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Beginning(());
+
+    impl Beginning {
+        #[inline(always)]
+        pub(crate) fn read() -> Self {
+            Self(())
+        }
+    }
+
     impl<T> Short<T> {
         /// Of a slot, wherever it is.
         #[inline]
@@ -226,6 +258,16 @@ mod repr {
         /// The slot is in use.
         #[inline(always)]
         pub(crate) unsafe fn pointer(self) -> NonNull<T> {
+            self.0
+        }
+
+        /// The same.
+        ///
+        /// # Safety
+        ///
+        /// The slot is in use.
+        #[inline(always)]
+        pub(crate) unsafe fn pointer_from(self, _: Beginning) -> NonNull<T> {
             self.0
         }
     }

@@ -3,26 +3,32 @@
 use std::slice;
 
 use crate::entry::{EntryPtr, EntryRef};
+use crate::slab::Beginning;
 
 /// Slots of a leaf that hold entries.
 pub(super) struct Occupied<'s> {
     // Invariant: of a leaf that can be read for `'s`, and filled.
     slots: slice::Iter<'s, Option<EntryRef>>,
+    beginning: Beginning,
 }
 
 impl<'s> Occupied<'s> {
     /// No slots.
     pub(super) fn none() -> Self {
-        let slots = slice::Iter::default();
-        Self { slots }
+        Self {
+            slots: slice::Iter::default(),
+            beginning: Beginning::read(),
+        }
     }
 
     /// # Safety
     ///
     /// The slots are of a leaf that can be read for `'s`.
     pub(super) unsafe fn of(slots: &'s [Option<EntryRef>]) -> Self {
-        let slots = slots.iter();
-        Self { slots }
+        Self {
+            slots: slots.iter(),
+            beginning: Beginning::read(),
+        }
     }
 
     /// How many are left.
@@ -36,7 +42,16 @@ impl<'s> Occupied<'s> {
     pub(super) fn ahead(&self, places: usize) -> Option<EntryPtr> {
         let entry = (*self.slots.as_slice().get(places)?)?;
         // SAFETY: alive, since the leaf can be read.
-        Some(unsafe { entry.pointer() })
+        Some(unsafe { entry.pointer_from(self.beginning) })
+    }
+
+    /// Asks for the entries of the first so many.
+    #[inline]
+    pub(super) fn prefetch(&self, places: usize) {
+        for entry in self.slots.as_slice().iter().take(places).flatten() {
+            // SAFETY: alive, since the leaf can be read.
+            unsafe { entry.pointer_from(self.beginning) }.prefetch();
+        }
     }
 
     /// The next pointer.
@@ -44,6 +59,6 @@ impl<'s> Occupied<'s> {
     pub(super) fn next(&mut self) -> Option<EntryPtr> {
         let entry = (*self.slots.next()?)?;
         // SAFETY: alive, since the leaf can be read.
-        Some(unsafe { entry.pointer() })
+        Some(unsafe { entry.pointer_from(self.beginning) })
     }
 }

@@ -14,7 +14,7 @@ use super::{MAX_HEIGHT, TreeRef};
 use crate::entry::{Entry, EntryPtr};
 
 /// So many entries are asked for before they are yielded.
-const AHEAD: usize = 8;
+const AHEAD: usize = 12;
 
 /// A gap between two regions of a tree; yields what follows.
 pub(crate) struct Cursor<'s> {
@@ -221,11 +221,10 @@ impl<'s> Range<'s, '_> {
             return;
         };
         self.stop = before(leaf, self.end.as_ref());
-        for place in self.front.place..self.stop.min(self.front.place + AHEAD) {
-            leaf.pointer(place).prefetch();
-        }
-        if self.back.is_none() && self.front.place < self.stop {
-            self.rest = leaf.occupied(self.front.place, self.stop);
+        let rest = leaf.occupied(self.front.place, self.stop);
+        rest.prefetch(AHEAD);
+        if self.back.is_none() && rest.len() > 0 {
+            self.rest = rest;
             self.front.place = self.stop;
         }
     }
