@@ -1,6 +1,7 @@
 //! Time, passed in: a [`Moment`] is a reading, a [`Clock`] is where readings come from.
 //!
-//! Nothing else in this crate reads a clock. Decisions take a `Moment`, so tests drive time by
+//! No decision of this crate reads a clock (the memory of maps counts seconds until what
+//! nobody wants goes back to the system). Decisions take a `Moment`, so tests drive time by
 //! hand and a request reads the clock where it wants to be judged.
 //!
 //! # Why boot time

@@ -3,7 +3,7 @@
 //! TiKV splits its key space into regions, and PD knows which stores hold each.
 //! Whoever routes a request needs that knowledge at hand, and needs to know how
 //! old it is. This crate is the part of Tidegate that holds it: no I/O, no async
-//! runtime, no logging, and no clock but the one that is passed in.
+//! runtime, no logging, and no decision by a clock but the one that is passed in.
 //!
 //! # How the data flows
 //!
@@ -94,18 +94,22 @@
 //! # Trade-offs
 //!
 //! - Reads win over writes. A change of one region copies a path of nodes (about
-//!   6 KiB at a million regions); batches share the copies. Writers that work at
+//!   4 KiB at a million regions); batches share the copies. Writers that work at
 //!   the same time repeat each other's work, so two do not write faster than one.
 //! - Writers are lock-free, not wait-free: a long batch may be overtaken again
 //!   and again by short ones. A replica has one writer.
 //! - A snapshot holds back the freeing of memory, in all maps of the process.
 //!   Long scans should go page by page ([`RegionMap::scan_pages`]). [`MapStats`] shows what waits.
 //! - Freed nodes are kept for reuse, up to about 12 MiB a map.
-//! - Entries and nodes stand in chunks of 2 MiB, in huge pages where the system gives
-//!   them: a lookup in a large map finds its way in memory sooner. A chunk is given back
-//!   when all that stood in it is gone, so a map that has become small keeps chunks for
-//!   as long as something in each lives; what comes next uses the room in them. Up to
-//!   eight chunks of the process are kept for the next values in any case.
+//! - Entries, nodes and pages stand in chunks of 2 MiB, in huge pages where the system
+//!   gives them: a lookup in a large map finds its way in memory sooner. A chunk is given
+//!   back when all that stood in it is gone, so a map that has become small keeps chunks
+//!   for as long as something in each lives; what comes next uses the room in them. What
+//!   is given back keeps its memory for ten seconds, and until a map is changed again; up
+//!   to twenty chunks of the process are kept for the next values in any case.
+//! - On 64-bit Linux the chunks come from 256 GiB of reserved addresses, so that what
+//!   refers to a value takes four bytes. The process looks as large (VmSize), and is not;
+//!   under a limit of addresses (`ulimit -v`) a part of that is reserved.
 //! - A history evicts 64 records at a time: that makes an append a write and a store,
 //!   and keeps up to 63 records more than was asked for. Nobody makes its appender
 //!   wait; a reader that is too slow loses records and is told.

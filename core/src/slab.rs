@@ -19,7 +19,7 @@
 //!   makes it available.
 //! - *Available*: in a stack that is taken whole (`stack.rs`).
 //! - *Gone*: whoever frees the last slot of a chunk that nobody owns goes through
-//!   the stack and gives the empty ones back to the allocator.
+//!   the stack and gives the empty ones back to where they came from.
 //!
 //! Any thread frees a slot: it pushes it to the chunk's own stack, and then counts
 //! it out, by which it has let go of the chunk. The count and whether the chunk is
@@ -33,15 +33,19 @@
 //! large and has become small keeps chunks as long as a value in each lives; the
 //! content of a map that is replaced goes whole, but for those chunks that the new
 //! content has used up. A chunk that goes keeps its memory for some seconds, in case it
-//! is wanted again, and for as long as nobody takes or frees slots in numbers: nothing
-//! here has a thread of its own (`slab/numbers.rs`).
+//! is wanted again, and for as long as no map is changed: nothing here has a thread of
+//! its own (`slab/numbers.rs`).
 
 mod arena;
 #[cfg(tidegate_loom)]
 pub mod door;
 #[cfg_attr(
-    not(target_os = "linux"),
-    allow(dead_code, reason = "only arenas have numbers")
+    not(all(
+        target_os = "linux",
+        target_pointer_width = "64",
+        not(any(miri, fuzzing, tidegate_loom))
+    )),
+    allow(dead_code, reason = "of arenas, which are not there")
 )]
 mod numbers;
 #[cfg(all(test, not(tidegate_loom)))]
@@ -50,6 +54,8 @@ mod tests;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::array;
 use std::cell::Cell;
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::{NonNull, null_mut};
 use std::sync::LazyLock;
 use std::sync::atomic::AtomicUsize as Number;
@@ -62,7 +68,7 @@ use crate::sync::Canary;
 use crate::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicPtr, AtomicUsize};
 
-pub(crate) use arena::{Beginning, Short};
+pub(crate) use arena::{Beginning, Short, tend};
 
 /// Bytes of a chunk: a huge page.
 const CHUNK: usize = 2 << 20;
@@ -84,11 +90,12 @@ pub(crate) struct Source {
     slab: Option<&'static Global>,
 }
 
-/// Takes slots one after the other. The chunk that they are from stays its own in
-/// between, which spares each slot two atomic exchanges.
-#[derive(Debug)]
+/// Takes slots one after the other. After the first few, the chunk that they are from
+/// stays its own in between, which spares each slot two atomic exchanges.
 pub(crate) struct Taker {
     source: Source,
+    /// Slots that were taken one by one.
+    taken: usize,
     // Invariant: owned, and of the source's slab.
     chunk: Option<NonNull<Chunk>>,
 }
@@ -132,6 +139,10 @@ struct Chunk {
     alive: Canary,
 }
 
+/// So many slots a taker takes one by one: many takers of a few would keep as many
+/// chunks.
+const ONE_BY_ONE: usize = 16;
+
 const OWNED: usize = 1;
 const SLOT: usize = 2;
 
@@ -168,13 +179,16 @@ impl Source {
 
     /// Takes memory several times.
     pub(crate) const fn taker(self) -> Taker {
-        let (source, chunk) = (self, None);
-        Taker { source, chunk }
+        Taker {
+            source: self,
+            taken: 0,
+            chunk: None,
+        }
     }
 
     /// # Safety
     ///
-    /// `memory` came from [`Source::alloc`] of the same source, nothing in it needs
+    /// `memory` came from [`Source::alloc`] or a [`Taker`] of the same source, nothing in it needs
     /// to be dropped, and it is no longer reachable for anyone.
     pub(crate) unsafe fn dealloc(self, memory: NonNull<u8>) {
         match self.slab {
@@ -199,9 +213,23 @@ impl Taker {
     /// Uninitialised memory of the source's layout.
     pub(crate) fn alloc(&mut self) -> NonNull<u8> {
         match self.source.slab {
+            Some(slab) if self.taken < ONE_BY_ONE => {
+                self.taken += 1;
+                slab.alloc()
+            }
             Some(slab) => slab.alloc_from(&mut self.chunk),
             None => heap_alloc(self.source.layout),
         }
+    }
+}
+
+// A chunk is free memory: no panic leaves it half done.
+impl UnwindSafe for Taker {}
+impl RefUnwindSafe for Taker {}
+
+impl fmt::Debug for Taker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Taker").finish_non_exhaustive()
     }
 }
 
@@ -267,6 +295,7 @@ impl Slab {
     /// of another one, which takes its place.
     fn alloc_from(&self, chunk: &mut Option<NonNull<Chunk>>) -> NonNull<u8> {
         let mut current = chunk
+            .take()
             .or_else(|| Self::own(&self.owned[turn() % SHARDS]))
             .unwrap_or_else(|| self.acquire());
         loop {
@@ -404,9 +433,6 @@ impl Slab {
         unsafe { self.available.put_back(rest) };
         if self.emptied() != emptied {
             self.sweep();
-        }
-        if self.in_arena {
-            arena::tend();
         }
         pointer
     }

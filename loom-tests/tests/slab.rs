@@ -153,22 +153,51 @@ fn a_chunk_emptied_beside_a_sweep_is_given_back() {
     });
 }
 
+/// Chunks of an arena, with the memory of each.
+#[derive(Default)]
+struct Arena {
+    chunks: Chunks,
+    memory: [UnsafeCell<()>; 2],
+}
+
+impl Arena {
+    fn use_one(&self) {
+        let number = self.chunks.take().expect("there is one for each thread");
+        self.memory[number].with_mut(|_| ());
+        self.chunks.give(number);
+    }
+}
+
 /// Defends the exchange by which a chunk of an arena is taken, and the Release with which it is given
 /// back: each owner has its memory alone, after the one before.
 #[test]
 fn a_chunk_of_an_arena_has_one_owner() {
     model("slab::a_chunk_of_an_arena_has_one_owner", || {
-        let chunks = Arc::new((Chunks::default(), UnsafeCell::new(())));
-        let use_one = |chunks: &(Chunks, UnsafeCell<()>)| {
-            if let Some(number) = chunks.0.take() {
-                chunks.1.with_mut(|_| ());
-                chunks.0.give(number);
-            }
-        };
-        let other = Arc::clone(&chunks);
-        let thread = thread::spawn(move || use_one(&other));
-        use_one(&chunks);
+        let arena = Arc::new(Arena::default());
+        let other = Arc::clone(&arena);
+        let thread = thread::spawn(move || other.use_one());
+        arena.use_one();
         thread.join().unwrap();
-        assert_eq!(chunks.0.take(), Some(0), "nobody has it");
+        arena.use_one();
+    });
+}
+
+/// Defends the same where the memory of an old chunk is given back to the system, beside one who wants
+/// a chunk.
+#[test]
+fn a_chunk_that_is_cooled_has_one_owner() {
+    model("slab::a_chunk_that_is_cooled_has_one_owner", || {
+        let arena = Arc::new(Arena::default());
+        arena.use_one();
+        let other = Arc::clone(&arena);
+        let thread = thread::spawn(move || {
+            other.chunks.cool_old(|number| {
+                other.memory[number].with_mut(|_| ());
+                true
+            });
+        });
+        arena.use_one();
+        thread.join().unwrap();
+        arena.use_one();
     });
 }

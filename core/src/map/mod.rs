@@ -18,7 +18,7 @@
 //!   stalled guard the garbage is what the last few publications replaced, plus
 //!   up to 64 objects for each thread that has written and then fallen silent.
 //!   What is freed goes back to slabs, which give whole chunks of 2 MiB back to
-//!   the allocator: `slab.rs` says what they keep.
+//!   the system: `slab.rs` says what they keep.
 
 pub(crate) mod admission;
 mod bag;
@@ -100,7 +100,7 @@ pub struct MapStats {
     /// stays below a thousand objects, however much is written one change at a
     /// time; a large batch, or a replaced map, is garbage all at once. Beside a
     /// stalled guard each change of one region adds some five objects (root, entry,
-    /// the leaf and what leads to it, a page or more), about 6 KiB at a million
+    /// the leaf and what leads to it, a page or more), about 4 KiB at a million
     /// regions: this tells afterwards that there was one.
     pub most_garbage: u64,
 }

@@ -29,6 +29,7 @@ use super::outcome::Outcome;
 use super::root::{Replaced, Root};
 use super::transaction::{Displaced, Transaction};
 use crate::entry::{Entry, EntryPtr};
+use crate::slab;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::reclaim::{self, Guard};
 
@@ -112,6 +113,7 @@ impl RegionMap {
             let objects = unsafe { Bag::retire(bag, old, &guard, &self.recycling) };
             if self.recycling.counters.flush_due(objects) {
                 guard.flush();
+                slab::tend();
             }
             return;
         }

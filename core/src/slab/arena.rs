@@ -8,13 +8,15 @@
 //! units of a line. To follow it takes one addition.
 //!
 //! The arena has 256 GiB of addresses, room for a billion regions. Where a process may
-//! not reserve as many (`ulimit -v`), it takes half of that, and so on. When it is used
-//! up, no more memory can be had, as from an allocator.
+//! not reserve as many (`ulimit -v`), it takes a quarter of what it may, since the rest
+//! of the process needs addresses too. When it is used up, no more memory can be had, as
+//! from an allocator.
 //!
 //! Without an arena (under tools that follow memory, see `slab.rs`, and on other systems)
 //! a `Short` is a pointer.
 
-pub(super) use repr::{ARENA, give, take, tend};
+pub(crate) use repr::tend;
+pub(super) use repr::{ARENA, give, take};
 pub(crate) use repr::{Beginning, Short};
 
 #[cfg(all(
@@ -31,8 +33,9 @@ mod repr {
     use std::sync::atomic::AtomicPtr;
     use std::sync::atomic::Ordering::Relaxed;
 
-    use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
-    use rustix::mm::{madvise, mmap_anonymous, mprotect};
+    use crossbeam_utils::CachePadded;
+    use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+    use rustix::mm::{mmap_anonymous, mprotect, munmap};
 
     use crate::clock::{BootClock, Clock};
     use crate::slab::CHUNK;
@@ -54,7 +57,8 @@ mod repr {
     // Relaxed, all accesses: whoever makes or follows a `Short` was given the slot, hence
     // after the arena began, or has it from somebody who was, by way of what publishes
     // the slot itself (the root's Release and Acquire): it cannot see less.
-    static BEGINNING: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+    // In a line of its own, since every lookup reads it.
+    static BEGINNING: CachePadded<AtomicPtr<u8>> = CachePadded::new(AtomicPtr::new(null_mut()));
 
     /// Reserved addresses.
     struct Arena {
@@ -136,13 +140,13 @@ mod repr {
     /// A chunk that is the caller's own; none if there is no more memory.
     pub(in crate::slab) fn take() -> Option<NonNull<u8>> {
         let arena = ARENA_OF_ALL.as_ref()?;
-        let Taken { number, is_new } = arena.numbers.take()?;
+        let Taken { number, is_warm } = arena.numbers.take()?;
         // SAFETY: within the arena.
         let chunk = unsafe { arena.beginning.add(number * CHUNK) };
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: addresses of our own, which nobody uses.
-        if is_new && unsafe { mprotect(chunk.as_ptr().cast(), CHUNK, access) }.is_err() {
-            arena.numbers.give_new(number);
+        if !is_warm && unsafe { mprotect(chunk.as_ptr().cast(), CHUNK, access) }.is_err() {
+            arena.numbers.give_cold(number);
             return None;
         }
         Some(chunk)
@@ -159,14 +163,28 @@ mod repr {
         };
         let number = (chunk.addr().get() - arena.beginning.addr().get()) / CHUNK;
         arena.numbers.give(number, now());
-        arena.cool_old();
     }
 
-    /// Gives back what nobody has wanted for long.
-    pub(in crate::slab) fn tend() {
-        if let Some(arena) = ARENA_OF_ALL.as_ref() {
+    /// Gives back what nobody has wanted for long. Costs next to nothing while there is
+    /// nothing.
+    #[inline]
+    pub(crate) fn tend() {
+        if let Some(arena) = ARENA_OF_ALL.as_ref()
+            && arena.numbers.has_warm()
+        {
             arena.cool_old();
         }
+    }
+
+    const FLAGS: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
+
+    /// Addresses for so many chunks, or one less if they do not begin where a chunk does: at
+    /// a multiple of its size.
+    fn map(chunks: usize) -> Option<NonNull<u8>> {
+        // SAFETY: at an address that the system chooses: nothing is replaced.
+        let mapped =
+            unsafe { mmap_anonymous(null_mut(), chunks * CHUNK, ProtFlags::empty(), FLAGS) };
+        NonNull::new(mapped.ok()?.cast())
     }
 
     /// Seconds, in as many bits as the state of a chunk has for them.
@@ -177,36 +195,37 @@ mod repr {
     impl Arena {
         fn reserve() -> Option<Self> {
             let mut chunks = CHUNKS;
-            while chunks > 0 {
-                let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-                // One more, since a chunk begins at a multiple of its size.
-                let bytes = (chunks + 1) * CHUNK;
-                let nobody = ProtFlags::empty();
-                // SAFETY: at an address that the system chooses: nothing is replaced.
-                let mapped = unsafe { mmap_anonymous(null_mut(), bytes, nobody, flags) };
-                let Ok(mapped) = mapped else {
+            let mut reserved = map(chunks + 1);
+            if reserved.is_none() {
+                while reserved.is_none() && chunks > 1 {
                     chunks /= 2;
-                    continue;
-                };
-                let first = mapped.map_addr(|at| at.next_multiple_of(CHUNK));
-                let beginning = NonNull::new(first.cast::<u8>())?;
-                // Relaxed: see there.
-                BEGINNING.store(beginning.as_ptr(), Relaxed);
-                return Some(Self {
-                    beginning,
-                    numbers: Numbers::new(chunks),
-                });
+                    reserved = map(chunks + 1);
+                }
+                // SAFETY: reserved just now, and never used.
+                let _ = unsafe { munmap(reserved?.as_ptr().cast(), (chunks + 1) * CHUNK) };
+                // Between an eighth and a quarter of what there is.
+                chunks = (chunks / 4).max(1);
+                reserved = map(chunks + 1);
             }
-            None
+            let first = reserved?.as_ptr().map_addr(|at| at.next_multiple_of(CHUNK));
+            let beginning = NonNull::new(first)?;
+            // Relaxed: see there.
+            BEGINNING.store(beginning.as_ptr(), Relaxed);
+            let numbers = Numbers::new(chunks);
+            Some(Self { beginning, numbers })
         }
 
         fn cool_old(&self) {
             self.numbers.cool_old(now(), |number| {
                 // SAFETY: within the arena.
                 let chunk = unsafe { self.beginning.add(number * CHUNK) };
-                // A system that keeps the memory has it used again.
+                let flags = FLAGS | MapFlags::FIXED;
+                // Mapped anew, it counts no longer among what the process may write to.
                 // SAFETY: the caller's own meanwhile, and what is in it is not needed.
-                let _ = unsafe { madvise(chunk.as_ptr().cast(), CHUNK, Advice::LinuxDontNeed) };
+                let mapped = unsafe {
+                    mmap_anonymous(chunk.as_ptr().cast(), CHUNK, ProtFlags::empty(), flags)
+                };
+                mapped.is_ok()
             });
         }
     }
@@ -281,5 +300,5 @@ mod repr {
     /// Never called: nothing is taken.
     pub(in crate::slab) unsafe fn give(_: NonNull<u8>) {}
 
-    pub(in crate::slab) fn tend() {}
+    pub(crate) fn tend() {}
 }

@@ -4,7 +4,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use super::Slab;
-use super::numbers::Numbers;
+use super::numbers::{COOLED, Numbers};
 
 /// A slab whose chunks have few slots.
 #[derive(Debug)]
@@ -55,13 +55,13 @@ impl Slots {
     }
 }
 
-/// A chunk of an arena, without its memory.
+/// Chunks of an arena, without their memory. The first is taken unless somebody has it.
 #[derive(Debug)]
 pub struct Chunks(Numbers);
 
 impl Default for Chunks {
     fn default() -> Self {
-        Self(Numbers::new(1))
+        Self(Numbers::new(1 + COOLED))
     }
 }
 
@@ -75,5 +75,10 @@ impl Chunks {
     /// Gives back a chunk that [`take`](Self::take) has given out.
     pub fn give(&self, number: usize) {
         self.0.give(number, 0);
+    }
+
+    /// Calls `cool` with a chunk that nobody has wanted for long, if there is one.
+    pub fn cool_old(&self, cool: impl FnMut(usize) -> bool) {
+        self.0.cool_old(u32::MAX >> 2, cool);
     }
 }

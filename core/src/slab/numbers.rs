@@ -18,18 +18,20 @@ use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// For so many seconds a chunk stays warm.
 pub(super) const WARM_SECONDS: u32 = 10;
 
-/// So many are cooled at a time, each at the price of a call of the system.
-const COOLED: usize = 8;
+/// So many are cooled at a time, or of many warm ones this part, each at the price of a
+/// call of the system.
+pub(super) const COOLED: usize = if cfg!(tidegate_loom) { 1 } else { 8 };
+const PART: usize = 8;
 
 /// The numbers of an arena.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    /// [`NEW`], [`TAKEN`], [`COLD`], or [`WARM`] with the second since when, by number.
+    /// [`COLD`], [`TAKEN`], or [`WARM`] with the second since when, by number.
     states: Box<[AtomicU32]>,
-    /// No lower number is free, or not for long.
-    free: Estimate,
+    /// Where the next cold one is looked for first.
+    next: Estimate,
     /// No number from here on has been taken.
-    new: Estimate,
+    unused: Estimate,
     /// How many are warm.
     warm: Estimate,
     /// The second in which old ones were looked for last.
@@ -40,48 +42,46 @@ pub(super) struct Numbers {
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) number: usize,
-    /// Whether nobody had it before.
-    pub(super) is_new: bool,
+    /// Whether it has its memory.
+    pub(super) is_warm: bool,
 }
 
-/// Never taken.
-const NEW: u32 = 0;
+/// Free, without memory.
+const COLD: u32 = 0;
 /// In use.
 const TAKEN: u32 = 1;
-/// Given back, with its memory.
-const COLD: u32 = 2;
-/// Given back, and has its memory still. Above it, the second.
-const WARM: u32 = 3;
+/// Free, with its memory. Above it, the second in which it was given back.
+const WARM: u32 = 2;
 const KIND: u32 = 3;
 
 impl Numbers {
     /// So many, none of which is in use.
     pub(super) fn new(count: usize) -> Self {
         Self {
-            states: (0..count).map(|_| AtomicU32::new(NEW)).collect(),
-            free: Estimate::new(0),
-            new: Estimate::new(0),
+            states: (0..count).map(|_| AtomicU32::new(COLD)).collect(),
+            next: Estimate::new(0),
+            unused: Estimate::new(0),
             warm: Estimate::new(0),
             looked: Estimate::new(0),
         }
     }
 
-    /// One that is free: a warm one, or else the lowest, as far as is known. `None` if
-    /// all are in use.
+    /// One that is free: a warm one, or else a cold one. `None` if all are in use.
     pub(super) fn take(&self) -> Option<Taken> {
         // Relaxed, all of it: hints.
-        let used = self.new.load(Relaxed).min(self.states.len());
-        let from = self.free.load(Relaxed).min(self.states.len());
         if self.warm.load(Relaxed) > 0 {
-            let taken = (from.min(used)..used)
-                .find_map(|number| self.take_if(number, |state| state & KIND == WARM));
+            let taken = self.used().find_map(|number| self.take_if(number, is_warm));
             if taken.is_some() {
                 return taken;
             }
         }
-        (from..self.states.len())
+        let count = self.states.len();
+        let from = self.next.load(Relaxed).min(count);
+        let taken = (from..count)
             .chain(0..from)
-            .find_map(|number| self.take_if(number, |state| state != TAKEN))
+            .find_map(|number| self.take_if(number, |state| state != TAKEN))?;
+        self.next.store(taken.number + 1, Relaxed);
+        Some(taken)
     }
 
     /// Gives a number back, whose memory stays for now.
@@ -91,27 +91,50 @@ impl Numbers {
         self.free_as(number, WARM | now << 2);
     }
 
-    /// Gives a number back that was new, and is still as if it had never been taken.
-    pub(super) fn give_new(&self, number: usize) {
-        self.free_as(number, NEW);
+    /// Gives a number back that has no memory.
+    pub(super) fn give_cold(&self, number: usize) {
+        self.free_as(number, COLD);
     }
 
-    /// Calls `cool` with a few of those that have been warm for long, each of which is
-    /// the caller's own meanwhile. Looks for them once a second at most.
-    pub(super) fn cool_old(&self, now: u32, mut cool: impl FnMut(usize)) {
-        // Relaxed, all of it: hints. Two callers may both look.
-        if self.warm.load(Relaxed) == 0 || self.looked.load(Relaxed) == now as usize {
+    /// Whether it is time for [`cool_old`](Self::cool_old).
+    #[inline]
+    pub(super) fn has_warm(&self) -> bool {
+        // Relaxed: a hint.
+        self.warm.load(Relaxed) > 0
+    }
+
+    /// Calls `cool` with some of those that have been warm for long, each of which is the
+    /// caller's own meanwhile; says whether its memory is gone. Looks for them once a
+    /// second at most, and not where all numbers have been in use: who takes one must
+    /// not miss those that are being cooled.
+    pub(super) fn cool_old(&self, now: u32, mut cool: impl FnMut(usize) -> bool) {
+        // Relaxed, all of it: hints, and estimates. Two callers may both look.
+        let warm = self.warm.load(Relaxed);
+        let most = COOLED.max(warm / PART);
+        if warm == 0
+            || self.looked.load(Relaxed) == now as usize
+            || self.used().end + most > self.states.len()
+        {
             return;
         }
         self.looked.store(now as usize, Relaxed);
-        let is_old =
-            |state: u32| state & KIND == WARM && now.saturating_sub(state >> 2) >= WARM_SECONDS;
-        let used = self.new.load(Relaxed).min(self.states.len());
-        let old = (0..used).filter_map(|number| self.take_if(number, is_old));
-        for Taken { number, .. } in old.take(COOLED) {
-            cool(number);
-            self.free_as(number, COLD);
+        let is_old = |state: u32| is_warm(state) && now.saturating_sub(state >> 2) >= WARM_SECONDS;
+        let old = self
+            .used()
+            .filter_map(|number| self.take_if(number, is_old));
+        for Taken { number, .. } in old.take(most) {
+            if cool(number) {
+                self.free_as(number, COLD);
+            } else {
+                self.give(number, now);
+            }
         }
+    }
+
+    /// The numbers that have been taken at some time.
+    fn used(&self) -> std::ops::Range<usize> {
+        // Relaxed: a hint.
+        0..self.unused.load(Relaxed).min(self.states.len())
     }
 
     /// Takes a number if it is free in the way that is asked for.
@@ -129,13 +152,13 @@ impl Numbers {
         {
             return None;
         }
-        // Relaxed: hints, and an estimate.
-        self.new.fetch_max(number + 1, Relaxed);
-        if state & KIND == WARM {
+        // Relaxed: a hint, and an estimate.
+        self.unused.fetch_max(number + 1, Relaxed);
+        let is_warm = is_warm(state);
+        if is_warm {
             self.warm.fetch_sub(1, Relaxed);
         }
-        let is_new = state == NEW;
-        Some(Taken { number, is_new })
+        Some(Taken { number, is_warm })
     }
 
     fn free_as(&self, number: usize, state: u32) {
@@ -143,77 +166,110 @@ impl Numbers {
         // slab::a_chunk_of_an_arena_has_one_owner.
         self.states[number].store(state, Release);
         // Relaxed: a hint.
-        self.free.fetch_min(number, Relaxed);
+        self.next.fetch_min(number, Relaxed);
     }
+}
+
+fn is_warm(state: u32) -> bool {
+    state & KIND == WARM
 }
 
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests {
     use super::*;
 
-    fn all(numbers: &Numbers) -> Vec<(usize, bool)> {
-        std::iter::from_fn(|| numbers.take())
-            .map(|taken| (taken.number, taken.is_new))
-            .collect()
+    /// Some of many.
+    fn taken(count: usize) -> Numbers {
+        let numbers = Numbers::new(1000);
+        for number in 0..count {
+            assert_eq!(take(&numbers), Some((number, false)));
+        }
+        numbers
+    }
+
+    fn take(numbers: &Numbers) -> Option<(usize, bool)> {
+        numbers.take().map(|taken| (taken.number, taken.is_warm))
+    }
+
+    fn cooled(numbers: &Numbers, now: u32) -> Vec<usize> {
+        let mut cooled = Vec::new();
+        numbers.cool_old(now, |number| {
+            cooled.push(number);
+            true
+        });
+        cooled
     }
 
     #[test]
     fn each_number_has_one_taker() {
         let numbers = Numbers::new(3);
-        assert_eq!(all(&numbers), [(0, true), (1, true), (2, true)]);
+        for number in 0..3 {
+            assert_eq!(take(&numbers), Some((number, false)));
+        }
+        assert_eq!(take(&numbers), None);
         numbers.give(2, 0);
         numbers.give(0, 0);
-        let mut again = all(&numbers);
-        again.sort_unstable();
-        assert_eq!(again, [(0, false), (2, false)]);
+        assert_eq!(take(&numbers), Some((0, true)));
+        assert_eq!(take(&numbers), Some((2, true)));
+        assert_eq!(take(&numbers), None);
     }
 
     #[test]
-    fn a_new_number_that_is_given_back_is_new() {
-        let numbers = Numbers::new(1);
-        let taken = numbers.take().expect("one is free");
-        numbers.give_new(taken.number);
-        assert_eq!(all(&numbers), [(0, true)]);
+    fn a_number_without_memory_is_cold() {
+        let numbers = taken(2);
+        numbers.give_cold(1);
+        assert!(!numbers.has_warm());
+        assert_eq!(take(&numbers), Some((1, false)));
+        assert_eq!(take(&numbers), Some((2, false)));
     }
 
     #[test]
     fn what_nobody_wants_for_long_is_cooled_once() {
-        let numbers = Numbers::new(4);
-        assert_eq!(all(&numbers).len(), 4);
+        let numbers = taken(4);
         numbers.give(1, 5);
         numbers.give(3, 7);
-        let cooled = |now| {
-            let mut cooled = Vec::new();
-            numbers.cool_old(now, |number| cooled.push(number));
-            cooled
-        };
-        assert_eq!(cooled(5 + WARM_SECONDS - 1), []);
-        assert_eq!(cooled(5 + WARM_SECONDS), [1]);
-        assert_eq!(cooled(5 + WARM_SECONDS), []);
-        assert_eq!(cooled(7 + WARM_SECONDS), [3]);
-        assert_eq!(cooled(100), []);
+        assert_eq!(cooled(&numbers, 5 + WARM_SECONDS - 1), []);
+        assert_eq!(cooled(&numbers, 5 + WARM_SECONDS), [1]);
+        assert_eq!(cooled(&numbers, 5 + WARM_SECONDS), []);
+        assert_eq!(cooled(&numbers, 7 + WARM_SECONDS), [3]);
+        assert_eq!(cooled(&numbers, 100), []);
+    }
+
+    #[test]
+    fn what_cannot_be_cooled_is_warm_as_if_it_were_new() {
+        let numbers = taken(1);
+        numbers.give(0, 0);
+        numbers.cool_old(WARM_SECONDS, |_| false);
+        assert_eq!(cooled(&numbers, 2 * WARM_SECONDS - 1), []);
+        assert_eq!(cooled(&numbers, 2 * WARM_SECONDS), [0]);
     }
 
     #[test]
     fn a_warm_number_is_taken_before_a_cold_one() {
-        let numbers = Numbers::new(3);
-        assert_eq!(all(&numbers).len(), 3);
+        let numbers = taken(3);
         numbers.give(0, 0);
-        numbers.cool_old(WARM_SECONDS, |_| ());
+        assert_eq!(cooled(&numbers, WARM_SECONDS), [0]);
         numbers.give(2, WARM_SECONDS);
-        assert_eq!(all(&numbers), [(2, false), (0, false)]);
+        assert_eq!(take(&numbers), Some((2, true)));
+        assert_eq!(take(&numbers), Some((0, false)));
     }
 
     #[test]
-    fn a_few_are_cooled_at_a_time() {
-        let numbers = Numbers::new(COOLED + 2);
-        for (number, _) in all(&numbers) {
-            numbers.give(number, 0);
+    fn some_are_cooled_at_a_time() {
+        for (count, first) in [(COOLED + 2, COOLED), (40 * PART, 40)] {
+            let numbers = taken(count);
+            (0..count).for_each(|number| numbers.give(number, 0));
+            assert_eq!(cooled(&numbers, WARM_SECONDS).len(), first);
+            assert!(!cooled(&numbers, WARM_SECONDS + 1).is_empty());
         }
-        let mut cooled = 0;
-        numbers.cool_old(WARM_SECONDS, |_| cooled += 1);
-        assert_eq!(cooled, COOLED);
-        numbers.cool_old(WARM_SECONDS + 1, |_| cooled += 1);
-        assert_eq!(cooled, COOLED + 2);
+    }
+
+    #[test]
+    fn nothing_is_cooled_where_every_number_was_needed() {
+        let numbers = Numbers::new(COOLED);
+        assert_eq!(take(&numbers), Some((0, false)));
+        numbers.give(0, 0);
+        assert_eq!(cooled(&numbers, WARM_SECONDS), []);
+        assert_eq!(take(&numbers), Some((0, true)));
     }
 }

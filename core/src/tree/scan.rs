@@ -13,8 +13,13 @@ use super::search::Sought;
 use super::{MAX_HEIGHT, TreeRef};
 use crate::entry::{Entry, EntryPtr};
 
-/// So many entries are asked for before they are yielded.
-const AHEAD: usize = 12;
+/// So many entries are asked for before they are yielded: fewer in a tree that the caches
+/// near by have room for, where more would only be in each other's way.
+const AHEAD: usize = 8;
+const FAR_AHEAD: usize = 16;
+
+/// So many levels of inner nodes a tree has that they have no room for.
+const HIGH: usize = 3;
 
 /// A gap between two regions of a tree; yields what follows.
 pub(crate) struct Cursor<'s> {
@@ -33,6 +38,8 @@ pub(crate) struct Range<'s, 'k> {
     /// What the front's leaf still has to yield, while nothing is asked for from the
     /// back.
     rest: Occupied<'s>,
+    /// So many entries are asked for before they are yielded.
+    ahead: usize,
     /// How many regions of the front's leaf start before the end.
     stop: usize,
     /// Nothing until the last region has been asked for.
@@ -90,11 +97,15 @@ impl<'s> TreeRef<'s> {
             tree: self,
             front: self.seek(start),
             rest: Occupied::none(),
+            ahead: AHEAD,
             stop: 0,
             back: None,
             end: (!end.is_empty()).then(|| Sought::new(end)),
             done: false,
         };
+        if range.front.depth >= HIGH {
+            range.ahead = FAR_AHEAD;
+        }
         range.enter();
         range
     }
@@ -222,7 +233,7 @@ impl<'s> Range<'s, '_> {
         };
         self.stop = before(leaf, self.end.as_ref());
         let rest = leaf.occupied(self.front.place, self.stop);
-        rest.prefetch(AHEAD);
+        rest.prefetch(self.ahead);
         if self.back.is_none() && rest.len() > 0 {
             self.rest = rest;
             self.front.place = self.stop;
@@ -279,9 +290,9 @@ impl Iterator for Range<'_, '_> {
         let Some(next) = self.rest.next() else {
             return self.next_settled();
         };
-        if let Some(ahead) = self.rest.ahead(AHEAD - 1) {
+        if let Some(ahead) = self.rest.ahead(self.ahead - 1) {
             ahead.prefetch();
-        } else if self.rest.len() == AHEAD - 1 {
+        } else if self.rest.len() == self.ahead - 1 {
             self.front.prefetch_next_leaf();
         }
         Some(next)
