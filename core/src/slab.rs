@@ -188,8 +188,8 @@ impl Source {
 
     /// # Safety
     ///
-    /// `memory` came from [`Source::alloc`] or a [`Taker`] of the same source, nothing in it needs
-    /// to be dropped, and it is no longer reachable for anyone.
+    /// `memory` came from [`Source::alloc`] or a [`Taker`] of the same source, nothing
+    /// in it needs to be dropped, and it is no longer reachable for anyone.
     pub(crate) unsafe fn dealloc(self, memory: NonNull<u8>) {
         match self.slab {
             // SAFETY: by the caller's word.

@@ -1,5 +1,6 @@
 //! Child processes on loopback: started in a directory of their own, stopped by their own pid.
 
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -121,10 +122,23 @@ impl Process {
 
 /// A port on loopback that was free a moment ago.
 pub fn free_port() -> Result<u16, InteropError> {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0))
-        .map_err(InteropError::system("find a free port"))?;
-    Ok(listener
+    Ok(bound("find a free port")?.1.port())
+}
+
+/// A listener on a free port of loopback, and its address; `what` says what for, should there be none.
+pub fn listen(what: &'static str) -> Result<(tokio::net::TcpListener, SocketAddr), InteropError> {
+    let (listener, addr) = bound(what)?;
+    listener
+        .set_nonblocking(true)
+        .and_then(|()| tokio::net::TcpListener::from_std(listener))
+        .map(|listener| (listener, addr))
+        .map_err(InteropError::system(what))
+}
+
+fn bound(what: &'static str) -> Result<(TcpListener, SocketAddr), InteropError> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(InteropError::system(what))?;
+    let addr = listener
         .local_addr()
-        .map_err(InteropError::system("read a port"))?
-        .port())
+        .map_err(InteropError::system("read a port"))?;
+    Ok((listener, addr))
 }

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use prost::Message;
 use tidegate::proto::metapb;
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tonic::body::Body;
 use tonic::{Request, Response, Status};
@@ -17,6 +16,7 @@ use crate::cluster::STORES;
 use crate::drill::world::World;
 use crate::error::InteropError;
 use crate::pd::front::serve;
+use crate::process::listen;
 
 #[derive(Clone, PartialEq, Message)]
 struct RawGet {
@@ -74,12 +74,7 @@ impl Stores {
         let seen = Arc::new(Seen::default());
         let (mut addresses, mut serving) = (Vec::new(), Vec::new());
         for store in STORES {
-            let listener = TcpListener::bind(("127.0.0.1", 0))
-                .await
-                .map_err(InteropError::system("listen for a store"))?;
-            let addr = listener
-                .local_addr()
-                .map_err(InteropError::system("read a port"))?;
+            let (listener, addr) = listen("listen for a store")?;
             addresses.push(addr.to_string());
             let (world, seen) = (Arc::clone(world), Arc::clone(&seen));
             serving.push(serve(listener, move |request| {

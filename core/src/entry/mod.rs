@@ -28,7 +28,7 @@ use crate::sync::Canary;
 pub use outcome::{Confirmed, Flagged, Invalidated, Pinned, Reload, Renewed, Ripened, Taken};
 pub use reason::InvalidReason;
 pub use shared::SharedEntry;
-pub(crate) use shared::{EntryPtr, EntryRef, Maker};
+pub(crate) use shared::{EntryPtr, Maker, ShortEntry};
 pub use state::State;
 pub use ticket::ReloadTicket;
 pub use ttl::{Standing, Ttl};

@@ -37,7 +37,7 @@ pub(crate) struct EntryPtr(NonNull<Counted>);
 
 /// The same in four bytes, as a leaf holds it.
 #[derive(Clone, Copy)]
-pub(crate) struct EntryRef(Short<Counted>);
+pub(crate) struct ShortEntry(Short<Counted>);
 
 /// An entry with the number of its owners, in memory of its own. Begins with a
 /// line, so that what a lookup reads lies in two.
@@ -165,9 +165,9 @@ impl fmt::Debug for SharedEntry {
     }
 }
 
-// === impl EntryRef ===
+// === impl ShortEntry ===
 
-impl EntryRef {
+impl ShortEntry {
     /// The pointer.
     ///
     /// # Safety
@@ -204,8 +204,8 @@ impl EntryPtr {
 
     /// The same in four bytes.
     #[inline]
-    pub(crate) fn short(self) -> EntryRef {
-        EntryRef(Short::new(self.0))
+    pub(crate) fn short(self) -> ShortEntry {
+        ShortEntry(Short::new(self.0))
     }
 
     /// # Safety

@@ -56,31 +56,6 @@ impl Edit {
         self.index.root = Some(root);
     }
 
-    /// Sets the entry of a region that has one already.
-    pub(crate) fn replace(&mut self, id: u64, entry: EntryPtr) {
-        let Some(root) = self.index.root else {
-            debug_assert!(false, "nothing to replace in an empty index");
-            return;
-        };
-        let mut page = self.own_page(root);
-        self.index.root = Some(page);
-        for level in (1..self.index.levels).rev() {
-            let bit = bit_of(id, level);
-            // SAFETY: the edit's own page, which nothing changes here.
-            let Some(slot) = (unsafe { page.slot(bit) }) else {
-                debug_assert!(false, "nothing to replace");
-                return;
-            };
-            // SAFETY: above the lowest level slots are pages.
-            let below = self.own_page(unsafe { slot.page() });
-            // SAFETY: the edit's own page, and the bit is set.
-            unsafe { page.set_slot(bit, Slot::of_page(below)) };
-            page = below;
-        }
-        // SAFETY: the edit's own page, and the region has an entry.
-        unsafe { page.set_slot(bit_of(id, 0), Slot::of_entry(entry)) };
-    }
-
     /// Removes a region, if it is there.
     pub(crate) fn remove(&mut self, id: u64) {
         if self.get(id).is_none() {

@@ -8,7 +8,7 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use super::pages::SparePages;
-use crate::entry::{EntryPtr, EntryRef};
+use crate::entry::{EntryPtr, ShortEntry};
 use crate::prefetch::prefetch;
 use crate::slab::Short;
 use crate::sync::Canary;
@@ -32,7 +32,7 @@ struct Page {
 /// What a slot points to: an entry on the lowest level, a page above.
 #[derive(Clone, Copy)]
 pub(super) union Slot {
-    entry: EntryRef,
+    entry: ShortEntry,
     page: Short<Page>,
 }
 

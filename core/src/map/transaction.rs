@@ -44,8 +44,7 @@ pub(super) struct Displaced {
 struct Trails<'k> {
     start: tree::Trail<'k>,
     /// `None` if there is no such id.
-    id: Option<id_index::Trail>,
-    known: Option<EntryPtr>,
+    known: Option<(id_index::Trail, EntryPtr)>,
 }
 
 impl<'g> Transaction<'g> {
@@ -202,8 +201,8 @@ impl<'g> Transaction<'g> {
                 if let Some(known) = known {
                     known.prefetch_whole();
                 }
-                let id = id.filter(|_| known.is_some());
-                self.put(entry, expect, Some(&Trails { start, id, known }))
+                let known = id.zip(known);
+                self.put(entry, expect, Some(&Trails { start, known }))
             }
             Change::Remove { id, expect } => self.remove(*id, expect),
         };
@@ -259,11 +258,14 @@ impl<'g> Transaction<'g> {
         trails: Option<&Trails<'_>>,
     ) -> Result<Outcome, Refusal> {
         let pointer = EntryPtr::of(newcomer);
-        let known = trails.map_or_else(|| self.ids.get(newcomer.id()), |trails| trails.known);
+        let trail = trails.map(|trails| &trails.start);
+        let by_id = trails.and_then(|trails| trails.known.as_ref());
+        let known = match trails {
+            Some(_) => by_id.map(|&(_, pointer)| pointer),
+            None => self.ids.get(newcomer.id()),
+        };
         // SAFETY: as in `live`.
         let known = known.map(|pointer| (pointer, unsafe { pointer.as_ref::<'g>() }));
-        let trail = trails.map(|trails| &trails.start);
-        let mut id_trail = trails.and_then(|trails| trails.id.as_ref());
         admit_expected(expect, newcomer.id(), |id| self.entry(id))?;
         if let Some((_, entry)) = known {
             admit_over_same_id(newcomer, entry)?;
@@ -277,6 +279,7 @@ impl<'g> Transaction<'g> {
                 Some(trail) => self.tree.replace_along(trail, pointer),
                 None => self.tree.replace(pointer),
             }
+            self.set_id(newcomer.id(), pointer, by_id);
             Outcome::Replaced
         } else {
             let shrinks = |(_, entry): (EntryPtr, &Entry)| {
@@ -292,20 +295,23 @@ impl<'g> Transaction<'g> {
             };
             let own = known.map(|(pointer, _)| pointer);
             let displaced = others.len() + usize::from(own.is_some());
+            // Before the others' ids leave the index, where the way is still the one found.
+            self.set_id(newcomer.id(), pointer, by_id);
             self.displace(pointer, newcomer, own, &others, trail);
-            // Others' ids have left the index.
-            id_trail = id_trail.filter(|_| others.is_empty());
             self.bag.overlapped = others;
             Outcome::Inserted { displaced }
         };
 
-        match (known, id_trail) {
-            (Some(_), Some(trail)) => self.ids.replace_along(trail, pointer),
-            (Some(_), None) => self.ids.replace(newcomer.id(), pointer),
-            (None, _) => self.ids.set(newcomer.id(), pointer),
-        }
         self.bequeath(newcomer, known);
         Ok(outcome)
+    }
+
+    /// Points to the entry of a region by its id: along the way there, if that is known.
+    fn set_id(&mut self, id: u64, entry: EntryPtr, by_id: Option<&(id_index::Trail, EntryPtr)>) {
+        match by_id {
+            Some((trail, _)) => self.ids.replace_along(trail, entry),
+            None => self.ids.set(id, entry),
+        }
     }
 
     /// Applies a change that is apart, unless it is not settled, but for the index

@@ -33,8 +33,8 @@ pub(super) enum Members {
 const _: () = assert!(size_of::<Members>() == 56);
 
 /// Members that fit in place.
-// The order matters: who leads is known before its id is read, and one line has both,
-// so that a lookup does not wait for two lines in turn. See the layout of `Entry`.
+// The order matters: whether one leads, and its id, are in one line, so that a lookup does
+// not wait for two lines in turn. See the layout of `Entry`.
 #[derive(Clone, Eq, PartialEq)]
 #[repr(C)]
 pub(super) struct Few {
@@ -220,9 +220,7 @@ impl Few {
     /// it was not.
     fn set_leader(&mut self, leader: Option<Peer>) -> bool {
         if let Some(before) = self.slots_up_to_leader() {
-            self.ids[..before].rotate_left(1);
-            self.stores[..before].rotate_left(1);
-            self.kinds[..before].rotate_left(1);
+            self.rotate(before, before - 1);
             self.leader = Leads::Nobody;
         }
         let Some(leader) = leader else {
@@ -234,11 +232,16 @@ impl Few {
         };
         self.leader = found;
         if let Some(before) = self.slots_up_to_leader() {
-            self.ids[..before].rotate_right(1);
-            self.stores[..before].rotate_right(1);
-            self.kinds[..before].rotate_right(1);
+            self.rotate(before, 1);
         }
         true
+    }
+
+    /// Moves the peers in the first slots on, the last of them to the front.
+    fn rotate(&mut self, slots: usize, by: usize) {
+        self.ids[..slots].rotate_right(by);
+        self.stores[..slots].rotate_right(by);
+        self.kinds[..slots].rotate_right(by);
     }
 
     /// How many peers were reported up to the leader, itself included.

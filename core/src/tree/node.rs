@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use super::CAPACITY;
 use super::occupied::Occupied;
 use super::search::{Heads, Sought};
-use crate::entry::{Entry, EntryPtr, EntryRef};
+use crate::entry::{Entry, EntryPtr, ShortEntry};
 use crate::key::Key;
 use crate::prefetch::prefetch;
 use crate::slab::{Global, Short, Slab, Source};
@@ -34,7 +34,7 @@ pub(crate) struct Leaf {
     pub(super) heads: Heads,
     // Invariant: the first `heads.len()` are entries of the map, alive while the leaf
     // can be read: they are released after it has become unreachable.
-    slots: [Option<EntryRef>; CAPACITY],
+    slots: [Option<ShortEntry>; CAPACITY],
     pub(super) tag: Tag,
     canary: Canary,
 }
@@ -224,7 +224,7 @@ impl Leaf {
         tag: Tag,
         spare: &mut Spare,
         heads: Heads,
-        slots: [Option<EntryRef>; CAPACITY],
+        slots: [Option<ShortEntry>; CAPACITY],
     ) -> NonNull<Self> {
         put(
             spare,

@@ -2,13 +2,13 @@
 
 use std::slice;
 
-use crate::entry::{EntryPtr, EntryRef};
+use crate::entry::{EntryPtr, ShortEntry};
 use crate::slab::Beginning;
 
 /// Slots of a leaf that hold entries.
 pub(super) struct Occupied<'s> {
     // Invariant: of a leaf that can be read for `'s`, and filled.
-    slots: slice::Iter<'s, Option<EntryRef>>,
+    slots: slice::Iter<'s, Option<ShortEntry>>,
     beginning: Beginning,
 }
 
@@ -24,7 +24,7 @@ impl<'s> Occupied<'s> {
     /// # Safety
     ///
     /// The slots are of a leaf that can be read for `'s`.
-    pub(super) unsafe fn of(slots: &'s [Option<EntryRef>]) -> Self {
+    pub(super) unsafe fn of(slots: &'s [Option<ShortEntry>]) -> Self {
         Self {
             slots: slots.iter(),
             beginning: Beginning::read(),

@@ -317,7 +317,7 @@ impl DoubleEndedIterator for Range<'_, '_> {
             };
             if back.place > floor {
                 back.place -= 1;
-                if let Some(ahead) = back.place.checked_sub(AHEAD)
+                if let Some(ahead) = back.place.checked_sub(self.ahead)
                     && ahead >= floor
                 {
                     leaf.pointer(ahead).prefetch();

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::error::InteropError;
+use crate::process::listen;
 
 /// Bytes that are taken at once.
 const CHUNK: usize = 64 << 10;
@@ -27,23 +28,13 @@ pub struct Relay {
 impl Relay {
     /// A listener on a free port and the relay to it: an address that can be cut off.
     pub async fn before_listener() -> Result<(TcpListener, Self), InteropError> {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .map_err(InteropError::system("listen for a member"))?;
-        let addr = listener
-            .local_addr()
-            .map_err(InteropError::system("read a port"))?;
+        let (listener, addr) = listen("listen for a member")?;
         Ok((listener, Self::start(addr).await?))
     }
 
     /// Listens on a free port for connections to `target`, which may be nobody's yet.
     pub async fn start(target: SocketAddr) -> Result<Self, InteropError> {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .map_err(InteropError::system("listen for a relay"))?;
-        let addr = listener
-            .local_addr()
-            .map_err(InteropError::system("read a port"))?;
+        let (listener, addr) = listen("listen for a relay")?;
         let (cut, seen) = watch::channel(false);
         let accepting = tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
